@@ -1,0 +1,41 @@
+"""racecheck: correctness and race detection for GPU inference engines.
+
+    with racecheck.virtual_cuda(lag="latest"), racecheck.audit() as audit:
+        engine.run(requests)
+    audit.assert_clean()
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from racecheck.audit import Audit, audit
+    from racecheck.staging import PinnedBuffer, delays, host_delay
+    from racecheck.trace import mark
+    from racecheck.virtual import virtual_cuda
+
+__version__ = "0.1.0"
+
+# Imported on first use: the pytest plugin must not pay for torch.
+_HOMES = {
+    "Audit": "racecheck.audit",
+    "audit": "racecheck.audit",
+    "PinnedBuffer": "racecheck.staging",
+    "delays": "racecheck.staging",
+    "host_delay": "racecheck.staging",
+    "mark": "racecheck.trace",
+    "virtual_cuda": "racecheck.virtual",
+}
+
+__all__ = ["Audit", "PinnedBuffer", "audit", "delays", "host_delay", "mark", "virtual_cuda"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,95 @@
+"""`racecheck.audit()`: judge whatever the enclosed code does.
+
+    with racecheck.audit() as audit:
+        engine.run(requests)
+    audit.assert_clean()
+
+The audit listens to the providers (the virtual device, staging buffers) and feeds the detector while the
+code runs. It keeps the trace, so that a repair can be checked before it is proposed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from racecheck.detect import Detector, Finding
+from racecheck.detect.evidence import Evidence
+from racecheck.detect.repair import check_repair
+from racecheck.errors import Inconclusive, RaceFound
+from racecheck.staging import live_buffers
+from racecheck.trace import Trace, announcer, flush, subscribe
+from racecheck.trace.records import Record
+
+#: A trace longer than this is not kept: findings then come without a checked repair.
+KEPT_RECORDS = 1_000_000
+
+
+class Audit:
+    """The verdict on a stretch of execution; complete once the context is left."""
+
+    def __init__(self) -> None:
+        self.trace = Trace()
+        self._detector = Detector()
+        self._repaired = False
+
+    def __call__(self, record: Record) -> None:
+        """Listen to one record."""
+        if len(self.trace) < KEPT_RECORDS:
+            self.trace.append(record)
+        self._detector.feed(record)
+
+    @property
+    def verdict(self) -> str:
+        """`race`, `stale`, `hang`, `clean` or `inconclusive`.
+
+        `clean` needs evidence: some staged buffer was rewritten after somebody had used it.
+        """
+        return self._detector.verdict
+
+    @property
+    def evidence(self) -> Evidence:
+        """Which buffers were rewritten, how often, what ordered that, how often a window was open."""
+        return self._detector.evidence
+
+    @property
+    def findings(self) -> list[Finding]:
+        """One finding a race, in the order they were met, with a repair where one was checked."""
+        if not self._repaired and len(self.trace) < KEPT_RECORDS:
+            self._repaired = True
+            for finding in self._detector.findings:
+                if finding.kind == "race":
+                    finding.repair = check_repair(self.trace, finding)
+        return self._detector.findings
+
+    def assert_clean(self) -> None:
+        """Raise unless the verdict is `clean`.
+
+        Raises:
+            RaceFound: a race, a stale operand or a hang; the message tells the whole story.
+            Inconclusive: nothing was rewritten, so nothing was put to the test.
+        """
+        verdict = self.verdict
+        if verdict == "inconclusive":
+            raise Inconclusive("no staged buffer was rewritten in the audited code; run more steps in it")
+        if verdict != "clean":
+            from racecheck.report.text import describe_finding
+
+            stories = [describe_finding(finding) for finding in self.findings] or ["ranks issue different collectives"]
+            raise RaceFound("\n\n".join([f"verdict: {verdict}", *stories]))
+
+
+@contextmanager
+def audit() -> Iterator[Audit]:
+    """Judge the enclosed code, on whatever device it runs."""
+    judge = Audit()
+
+    def staging() -> Iterator[Record]:
+        for buffer in live_buffers():
+            yield from buffer.describe()
+
+    with announcer(staging), subscribe(judge):
+        try:
+            yield judge
+        finally:
+            flush()

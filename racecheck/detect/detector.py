@@ -1,0 +1,162 @@
+"""The detector: feed it records, ask it for the verdict. It knows only the trace.
+
+Sound and complete for the trace it is given: it reports a race exactly when two accesses to
+overlapping bytes, one of them a write, have no happens-before path (FastTrack keeps the last write and
+the reads since, which suffices to catch the first race on every byte).
+"""
+
+from __future__ import annotations
+
+from racecheck.detect.clocks import Chain, Moment
+from racecheck.detect.evidence import Evidence
+from racecheck.detect.finding import Finding, Side, describe_owner
+from racecheck.detect.ordering import Ordering
+from racecheck.detect.shadow import Access, Object, Segment, Shadow
+from racecheck.trace import records as r
+
+#: How many occurrences of one finding keep their accesses, for checking a repair.
+KEPT_PAIRS = 4096
+
+
+class Detector:
+    """Judges a trace while it grows. A listener: `subscribe(detector.feed)`."""
+
+    def __init__(self) -> None:
+        self.evidence = Evidence()
+        self.findings: list[Finding] = []
+        self._by_fingerprint: dict[str, Finding] = {}
+        self._by_pair: dict[tuple[object, ...], Finding] = {}
+        self._shadow = Shadow()
+        self._ordering = Ordering(self._access)
+        self._tainted: Moment | None = None  # the latest operation that read tainted bytes
+        self._collectives: dict[int, list[tuple[str, r.Collective]]] = {}
+
+    def feed(self, record: r.Record) -> None:
+        """Account for the next record of the trace."""
+        kind = type(record)
+        if kind is r.Alloc:
+            self._alloc(record)  # type: ignore[arg-type]
+        elif kind is r.Free:
+            self._free(record)  # type: ignore[arg-type]
+        elif kind is r.Collective:
+            self._collectives.setdefault(record.rank, []).append((record.name, record))  # type: ignore[attr-defined]
+        elif kind is r.Stale:
+            self._stale(record)  # type: ignore[arg-type]
+        else:
+            self._ordering.feed(record)
+
+    @property
+    def verdict(self) -> str:
+        """`race`, `stale`, `hang`, `clean` or `inconclusive`, the first that applies in this order."""
+        kinds = {finding.kind for finding in self.findings}
+        for kind in ("race", "stale"):
+            if kind in kinds:
+                return kind
+        if self.diverged() is not None:
+            return "hang"
+        return "clean" if self.evidence.rewrites else "inconclusive"
+
+    def diverged(self) -> tuple[int, dict[int, str | None]] | None:
+        """First position at which ranks issue different collectives: (position, name by rank)."""
+        ranks = self._collectives
+        for position in range(max((len(calls) for calls in ranks.values()), default=0)):
+            names = {k: c[position][0] if position < len(c) else None for k, c in ranks.items()}
+            if len(set(names.values())) > 1:
+                return position, names
+        return None
+
+    # -- records the ordering does not know ----------------------------------------------------
+
+    def _alloc(self, record: r.Alloc) -> None:
+        owner = Object(record.name, record.kind, record.span, record, record.buffer, record.slot)
+        old = self._shadow.declare(owner, keep_history=record.reuse or record.guarded)
+        self.evidence.declare(owner)
+        if record.guarded:
+            uses = [use for seg in old for use in (seg.write, *seg.reads.values()) if use is not None]
+            self._ordering.acquire(record.thread, [use.moment for use in uses], record)
+
+    def _free(self, record: r.Free) -> None:
+        if record.stream is None:
+            self._ordering.host_access(record, (), (record.span,))
+        else:
+            self._ordering.work(record, record.stream, None, (), (record.span,))
+
+    def _stale(self, record: r.Stale) -> None:
+        owner = self._shadow.object_at(record.span[0])
+        name, slot, offset, where = describe_owner(owner, record.span)
+        reader = Side("consumer", "consumer", record.loc, f"thread {record.thread}", record.mark, False)
+        missing = f"the consumer needs {record.wanted} and finds {record.found}"
+        self._keep(Finding("stale", name, slot, record.span, offset, reader, reader, where, missing))
+
+    # -- accesses ------------------------------------------------------------------------------
+
+    def _access(self, chain: Chain, access: Access, spans: tuple[r.Span, ...]) -> None:
+        seen, index = access.moment.seen, access.moment.chain
+        known = len(seen)
+        carries_taint = access.is_write and self._tainted is access.moment
+        for span in spans:
+            segments = self._shadow.cover(span)
+            for segment in segments:
+                prior = segment.write
+                if prior is not None:
+                    theirs = prior.moment.chain
+                    if theirs != index and (theirs >= known or seen[theirs] < prior.moment.clock):
+                        self._race(segment, prior, access)
+                if access.is_write:
+                    for prior in segment.reads.values():
+                        theirs = prior.moment.chain
+                        if theirs != index and (theirs >= known or seen[theirs] < prior.moment.clock):
+                            self._race(segment, prior, access)
+                owner = segment.object
+                if owner is not None and owner.kind != "device":
+                    self._weigh(owner, segment, chain, access)
+                if access.is_write:
+                    segment.tainted = carries_taint or segment.tainted
+                else:
+                    segment.reads[index] = access
+                    if segment.tainted:
+                        self._tainted = access.moment
+            if access.is_write:
+                for segment in self._shadow.fuse(segments) if len(segments) > 1 else segments:
+                    segment.write = access
+                    segment.reads = {}
+
+    def _weigh(self, owner: Object, segment: Segment, chain: Chain, access: Access) -> None:
+        if owner.kind not in ("pinned", "mapped"):
+            return
+        if access.is_write:
+            self.evidence.rewrite(owner, segment, access, chain)
+        if access.node is not None:
+            self.evidence.device_use(owner, access)
+
+    def _race(self, segment: Segment, prior: Access, access: Access) -> None:
+        certain = not segment.tainted
+        segment.tainted = True
+        key = (prior.record.loc, access.record.loc, prior.node and prior.node.name, access.node and access.node.name,
+               prior.is_write, access.is_write, segment.object and segment.object.group)  # fmt: skip
+        known = self._by_pair.get(key)
+        if known is None:
+            known = self._by_pair[key] = self._new_race(segment, prior, access, certain)
+        else:
+            known.count += known.pairs[-1][1].record is not access.record
+            known.widen((segment.lo, segment.hi))
+        if len(known.pairs) < KEPT_PAIRS:
+            known.pairs.append((prior, access))
+
+    def _new_race(self, segment: Segment, prior: Access, access: Access, certain: bool) -> Finding:
+        span = (segment.lo, segment.hi)
+        name, slot, offset, where = describe_owner(segment.object, span)
+        first = Side.of(prior, self._ordering.chain(prior.moment.chain).name)
+        second = Side.of(access, self._ordering.chain(access.moment.chain).name)
+        missing = f"nothing orders the {first.what} before the {second.what}"
+        limit = segment.object.span[1] - segment.object.span[0] if segment.object else 0
+        return self._keep(Finding("race", name, slot, span, offset, first, second, where, missing, certain, limit=limit))
+
+    def _keep(self, finding: Finding) -> Finding:
+        known = self._by_fingerprint.get(finding.fingerprint)
+        if known is not None:
+            known.count += 1
+            return known
+        self._by_fingerprint[finding.fingerprint] = finding
+        self.findings.append(finding)
+        return finding

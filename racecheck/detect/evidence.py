@@ -1,0 +1,89 @@
+"""What a run put to the test: `clean` is a certificate only together with these figures.
+
+A rewrite is a write to staged host memory (pinned or mapped) that somebody else had used: the host
+writes what a copy or kernel read, or a copy lands on what the host read. For each the ordering that
+allowed it is named. A window is open when, at a rewrite, some device read of the same logical buffer
+(any slot) was not yet ordered before it: the host really was running ahead.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from racecheck.detect.clocks import Chain
+from racecheck.detect.shadow import Access, Object, Segment
+from racecheck.trace import records as r
+
+
+@dataclass
+class BufferEvidence:
+    """Figures of one logical buffer over all its slots."""
+
+    rewrites: int = 0
+    open_windows: int = 0
+    slots: set[int] = field(default_factory=set)
+    staged: int = 0  # how many copies or kernels used it
+    ordered_by: Counter[str] = field(default_factory=Counter)
+
+
+class Evidence:
+    """Figures of a whole run, by logical buffer name."""
+
+    def __init__(self) -> None:
+        self.buffers: dict[str, BufferEvidence] = {}
+        self._last_use: dict[str, dict[int, Access]] = {}  # buffer -> first byte -> latest device read
+        self._counted: dict[str, Access] = {}  # buffer -> the access counted last, as it may span ranges
+
+    @property
+    def rewrites(self) -> int:
+        """Rewrites of all buffers."""
+        return sum(buffer.rewrites for buffer in self.buffers.values())
+
+    def declare(self, owner: Object) -> None:
+        """A named staging buffer exists: it is listed even if the run never rewrites it."""
+        if owner.buffer is not None and owner.is_host:
+            entry = self.buffers.setdefault(owner.group, BufferEvidence())
+            if owner.slot is not None:
+                entry.slots.add(owner.slot)
+
+    def device_use(self, owner: Object, access: Access) -> None:
+        """Device work used staged memory of `owner`."""
+        uses = self._last_use.setdefault(owner.group, {})
+        if uses.get(owner.span[0]) is not access:
+            self.buffers.setdefault(owner.group, BufferEvidence()).staged += 1
+        if not access.is_write:
+            uses[owner.span[0]] = access
+
+    def rewrite(self, owner: Object, segment: Segment, access: Access, chain: Chain) -> None:
+        """`access` writes `segment`, whose history still holds the uses it overwrites."""
+        priors = [prior for prior in segment.reads.values() if prior.moment.chain != chain.index]
+        if not priors and segment.write is not None and segment.write.moment.chain != chain.index:
+            priors = [segment.write]
+        if not priors or self._counted.get(owner.group) is access:
+            return
+        causes = [chain.why_seen(prior.moment.chain, prior.moment.clock) for prior in priors]
+        if any(isinstance(cause, r.Alloc) for cause in causes):
+            return  # a fresh temporary in a recycled block: the pool saw to it, nobody rewrote anything
+        self._counted[owner.group] = access
+        entry = self.buffers.setdefault(owner.group, BufferEvidence())
+        entry.rewrites += 1
+        if access.node is None and any(
+            not chain.has_seen(use.moment.chain, use.moment.clock)
+            for use in self._last_use.get(owner.group, {}).values()
+        ):
+            entry.open_windows += 1
+        for prior, cause in zip(priors, causes, strict=True):
+            if chain.has_seen(prior.moment.chain, prior.moment.clock):
+                entry.ordered_by[_describe(cause)] += 1
+
+
+def _describe(cause: r.Record | None) -> str:
+    if cause is None:
+        return "issue order"
+    name = {
+        r.StreamWait: "stream wait", r.Await: "thread hand-over", r.DeviceOp: "blocking copy",
+    }.get(type(cause), type(cause).__name__)  # fmt: skip
+    if isinstance(cause, r.Acquire):
+        name = f"{cause.scope} {cause.how}"
+    return f"{name} at {cause.loc}"

@@ -1,0 +1,112 @@
+"""What the detector found: the two accesses, what they touched, and what would have ordered them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+from racecheck.detect.shadow import Access, Object
+from racecheck.trace.records import DeviceOp, Free, HostAccess, Loc, Mark, Replay, Span
+
+
+COPIES = ("h2d", "d2h", "d2d")
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two accesses of a finding.
+
+    `role` is what it did, for rules and fingerprints (`host-write`, `h2d-read`, `kernel-write`, `free`);
+    `what` says the same for a reader. `since` belongs to a write found by comparing bytes: it happened
+    after that line and before `loc`.
+    """
+
+    role: str
+    what: str
+    loc: Loc
+    chain: str  # the host thread or the stream it ran on
+    mark: Mark
+    is_device: bool
+    since: Loc | None = None
+
+    @classmethod
+    def of(cls, access: Access, chain_name: str) -> Side:
+        """Describe `access`, which ran on the chain called `chain_name`."""
+        verb = "write" if access.is_write else "read"
+        node, record = access.node, access.record
+        # the driver reads a pageable source while the host is in the call
+        on_device = isinstance(record, (DeviceOp, Replay)) and not (node and node.call_reads and verb == "read")
+        if isinstance(record, Free):
+            role, what = "free", "free (the block may be handed out again)"
+            on_device = record.stream is not None
+        elif node is None:
+            role, what = f"host-{verb}", f"host {verb}"
+        else:
+            role = f"{node.kind}-{verb}"
+            what = f"{node.kind} copy {verb}s" if node.kind in COPIES else f"{node.kind} {node.name} {verb}s"
+        if isinstance(record, Replay):
+            what += f" in a replay of {record.graph}"
+        chain = f"stream {chain_name}" if on_device else f"thread {record.thread}"
+        since = record.since if isinstance(record, HostAccess) and record.how == "bytes" else None
+        return cls(role, " ".join(what.split()), record.loc, chain, record.mark, on_device, since)
+
+    @property
+    def place(self) -> str:
+        """The line, or for a write found in the bytes the stretch of code it must be in."""
+        return f"at {self.loc}" if self.since is None else f"between {self.since} and {self.loc}"
+
+    def __str__(self) -> str:
+        step = "" if self.mark.step is None else f", step {self.mark.step}"
+        return f"{self.what} {self.place} ({self.chain}{step})"
+
+
+@dataclass
+class Finding:
+    """`first` and `second` are in the order they were seen; nothing makes that order certain.
+
+    `certain` is false for a race on bytes an earlier race had already touched or flowed into: it may be
+    that race's consequence. `repair` was checked: with it added, the detector no longer finds this race.
+    """
+
+    kind: str  # "race" or "stale"
+    buffer: str
+    slot: int | None
+    span: Span
+    offset: tuple[int, int]  # bytes of the buffer, half open
+    first: Side
+    second: Side
+    allocated: Loc | None
+    missing: str
+    certain: bool = True
+    count: int = 1
+    repair: str | None = None
+    limit: int = 0  # bytes of the object
+    pairs: list[tuple[Access, Access]] = field(default_factory=list, repr=False)
+
+    def widen(self, span: Span) -> None:
+        """Another occurrence: if it touched further bytes of the same object, name those too."""
+        base = self.span[0] - self.offset[0]
+        lo, hi = min(self.span[0], span[0]), max(self.span[1], span[1])
+        if lo >= base and hi - lo <= self.limit:
+            self.span, self.offset = (lo, hi), (lo - base, hi - base)
+
+    @property
+    def rule(self) -> str:
+        """What kind of race: `race/h2d-read-vs-host-write`, from the two roles in canonical order."""
+        return f"{self.kind}/{'-vs-'.join(sorted((self.first.role, self.second.role)))}"
+
+    @property
+    def fingerprint(self) -> str:
+        """Stable under unrelated edits: no line numbers, steps, slots or addresses go into it."""
+        sides = [f"{side.role}@{side.loc.file}:{side.loc.function}" for side in (self.first, self.second)]
+        text = "|".join([self.rule, self.buffer, *sides])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def describe_owner(owner: Object | None, span: Span) -> tuple[str, int | None, tuple[int, int], Loc | None]:
+    """Buffer name, slot, byte offsets in the object and allocation site of the bytes `span`."""
+    if owner is None:
+        return f"memory at {span[0]:#x}", None, (0, span[1] - span[0]), None
+    base = owner.span[0]
+    where = owner.where.loc if owner.where is not None else None
+    return owner.group, owner.slot, (span[0] - base, span[1] - base), where

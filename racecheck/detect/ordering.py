@@ -1,0 +1,192 @@
+"""From records to happens-before: which chain acts, and what it has seen when it does.
+
+The rules, each from the CUDA programming model: a host thread is ordered by program and a stream by
+issue; device work follows the call that issued it; a wait or a sync follows what its event covered when
+it was last recorded before that call (the generation, never "the event"); a query that said done is a
+sync; an event never recorded orders nothing; the legacy default stream and blocking streams take turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+
+from racecheck.detect.clocks import Chain, Moment
+from racecheck.detect.shadow import Access
+from racecheck.errors import TraceError
+from racecheck.trace import records as r
+
+#: The key of the legacy default stream in every trace.
+LEGACY = "legacy"
+
+Visit = Callable[[Chain, Access, tuple[r.Span, ...]], None]
+
+
+class Ordering:
+    """Chains, event generations and graphs; calls `visit(chain, access, spans)` for every access."""
+
+    def __init__(self, visit: Visit) -> None:
+        self._visit = visit
+        self._chains: list[Chain] = []
+        self._threads: dict[str, Chain] = {}
+        self._streams: dict[Hashable, Chain] = {}
+        self._unordered: dict[int, Chain] = {}  # stream index -> its reads that follow only the call
+        self._blocking: list[Chain] = []
+        self._events: dict[Hashable, tuple[Moment, r.EventRecord]] = {}
+        self._signals: dict[Hashable, Moment] = {}
+        self._graphs: dict[Hashable, tuple[r.Node, ...]] = {}
+        self._handlers: dict[type, Callable[[r.Record], None]] = {
+            kind: getattr(self, "_" + kind.__name__) for kind in _HANDLED
+        }
+
+    def feed(self, record: r.Record) -> None:
+        """Account for one record; records that order nothing and touch nothing are passed over."""
+        handler = self._handlers.get(type(record))
+        if handler is not None:
+            handler(record)
+
+    def chain(self, index: int) -> Chain:
+        """The chain with this index (as found in a `Moment`)."""
+        return self._chains[index]
+
+    def acquire(self, thread: str, moments: Iterable[Moment], cause: r.Record) -> None:
+        """`thread` continues after all of `moments`."""
+        chain = self._thread(thread)
+        for moment in moments:
+            chain.join_moment(moment, cause)
+
+    def host_access(self, record: r.Record, reads: tuple[r.Span, ...], writes: tuple[r.Span, ...],
+                    node: r.Node | None = None) -> None:  # fmt: skip
+        """The record's own thread touches memory now."""
+        chain = self._thread(record.thread)
+        chain.act()
+        self._touch(chain, chain.moment(), record, node, reads, writes)
+
+    def work(self, record: r.Record, stream: Hashable, node: r.Node | None,
+             reads: tuple[r.Span, ...], writes: tuple[r.Span, ...]) -> Chain:  # fmt: skip
+        """The record issues work that touches memory when `stream` gets there."""
+        chain = self._command(record, stream)
+        if node is not None and node.any_reads:
+            self._read_at_any_time(record, chain, node)
+        chain.act()
+        self._touch(chain, chain.moment(), record, node, reads, writes)
+        return chain
+
+    # -- records -------------------------------------------------------------------------------
+
+    def _HostAccess(self, record: r.HostAccess) -> None:
+        self.host_access(record, record.reads, record.writes)
+
+    def _DeviceOp(self, record: r.DeviceOp) -> None:
+        node = record.node
+        if node.call_reads:
+            self.host_access(record, node.call_reads, (), node)
+        stream = self.work(record, record.stream, node, node.reads, node.writes)
+        if record.blocking:
+            self._thread(record.thread).join(stream, record)
+
+    def _Replay(self, record: r.Replay) -> None:
+        try:
+            nodes = self._graphs[record.graph]
+        except KeyError:
+            raise TraceError(f"{record.loc}: replay of graph {record.graph!r}, which was never captured") from None
+        for node in nodes:
+            self.work(record, record.stream, node, node.reads, node.writes)
+
+    def _Capture(self, record: r.Capture) -> None:
+        self._graphs[record.graph] = record.nodes
+
+    def _StreamDeclare(self, record: r.StreamDeclare) -> None:
+        chain = self._stream(record.stream)
+        if record.blocking and not chain.blocking and record.stream != LEGACY:
+            chain.blocking = True
+            self._blocking.append(chain)
+
+    def _EventRecord(self, record: r.EventRecord) -> None:
+        self._events[record.event] = (self._command(record, record.stream).moment(), record)
+
+    def _StreamWait(self, record: r.StreamWait) -> None:
+        chain = self._command(record, record.stream)
+        generation = self._events.get(record.event)
+        if generation is not None:
+            chain.join_moment(generation[0], record)
+
+    def _Acquire(self, record: r.Acquire) -> None:
+        if not record.done:
+            return
+        thread = self._thread(record.thread)
+        if record.scope == "event":
+            generation = self._events.get(record.target)
+            if generation is not None:
+                thread.join_moment(generation[0], record)
+        elif record.scope == "device":
+            for chain in self._streams.values():
+                thread.join(chain, record)
+        else:
+            thread.join(self._stream(record.target), record)
+            if record.target == LEGACY:
+                for chain in self._blocking:
+                    thread.join(chain, record)
+
+    def _Signal(self, record: r.Signal) -> None:
+        self._signals[record.name] = self._thread(record.thread).moment()
+
+    def _Await(self, record: r.Await) -> None:
+        moment = self._signals.get(record.name)
+        if moment is not None:
+            self._thread(record.thread).join_moment(moment, record)
+
+    # -- chains --------------------------------------------------------------------------------
+
+    def _new(self, name: str, *, is_stream: bool) -> Chain:
+        chain = Chain(name, len(self._chains), is_stream=is_stream)
+        self._chains.append(chain)
+        return chain
+
+    def _thread(self, name: str) -> Chain:
+        chain = self._threads.get(name)
+        if chain is None:
+            chain = self._threads[name] = self._new(name, is_stream=False)
+        return chain
+
+    def _stream(self, key: Hashable) -> Chain:
+        chain = self._streams.get(key)
+        if chain is None:
+            chain = self._streams[key] = self._new(str(key), is_stream=True)
+        return chain
+
+    def _command(self, record: r.Record, stream: Hashable) -> Chain:
+        """Issue a command: it follows the call, and the legacy stream's rules hold for it."""
+        chain = self._stream(stream)
+        chain.join(self._thread(record.thread))
+        if stream == LEGACY:
+            for other in self._blocking:
+                chain.join(other, record)
+        elif chain.blocking:
+            chain.join(self._stream(LEGACY), record)
+        return chain
+
+    def _read_at_any_time(self, record: r.Record, stream: Chain, node: r.Node) -> None:
+        """Reads that follow only the issuing call; the copy completes after them."""
+        reader = self._unordered.get(stream.index)
+        if reader is None:
+            reader = self._unordered[stream.index] = self._new(f"{stream.name} (any order)", is_stream=True)
+        call = self._thread(record.thread).moment()
+        seen = call.seen + [0] * (call.chain + 1 - len(call.seen))
+        seen[call.chain] = call.clock
+        reader.seen = seen
+        reader.act()
+        self._touch(reader, reader.moment(), record, node, node.any_reads, ())
+        stream.join(reader)
+
+    def _touch(self, chain: Chain, moment: Moment, record: r.Record, node: r.Node | None,
+               reads: tuple[r.Span, ...], writes: tuple[r.Span, ...]) -> None:  # fmt: skip
+        if reads:
+            self._visit(chain, Access(moment, record, node, False), reads)
+        if writes:
+            self._visit(chain, Access(moment, record, node, True), writes)
+
+
+_HANDLED = (
+    r.HostAccess, r.DeviceOp, r.Replay, r.Capture, r.StreamDeclare, r.EventRecord, r.StreamWait,
+    r.Acquire, r.Signal, r.Await,
+)  # fmt: skip

@@ -1,0 +1,185 @@
+"""Shadow memory: for every byte range, its last write and the reads since.
+
+Ranges that were always used whole are found by one dictionary look-up; a partial overlap splits the
+range. A write over several ranges fuses them again, so the number of ranges follows the live layout,
+not the length of the run.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from racecheck.detect.clocks import Moment
+from racecheck.trace.records import Node, Record, Span
+
+
+@dataclass(slots=True, eq=False)
+class Object:
+    """One allocation: what findings call these bytes. `buffer` groups the slots of a staged buffer."""
+
+    name: str
+    kind: str
+    span: Span
+    where: Record | None = None
+    buffer: str | None = None
+    slot: int | None = None
+
+    @property
+    def is_host(self) -> bool:
+        """Can the CPU touch these bytes (pinned, pageable or mapped memory)?"""
+        return self.kind != "device"
+
+    @property
+    def group(self) -> str:
+        """The logical buffer: all slots of one `PinnedBuffer` share it."""
+        return self.buffer or self.name
+
+
+class Access(NamedTuple):
+    """One chain touched memory: when, in which record, and (of device work) in which node."""
+
+    moment: Moment
+    record: Record
+    node: Node | None  # None: the host did it
+    is_write: bool
+
+
+class Segment:
+    """Bytes `lo` to `hi` with one history."""
+
+    __slots__ = ("hi", "lo", "object", "reads", "tainted", "write")
+
+    def __init__(self, lo: int, hi: int, owner: Object | None) -> None:
+        self.lo = lo
+        self.hi = hi
+        self.object = owner
+        self.write: Access | None = None
+        self.reads: dict[int, Access] = {}  # chain index -> latest read since the write
+        self.tainted = False  # a race was found here, or on what was copied here
+
+    def clone(self, lo: int, hi: int) -> Segment:
+        """A segment over other bytes with the same history."""
+        twin = Segment(lo, hi, self.object)
+        twin.write, twin.reads, twin.tainted = self.write, dict(self.reads), self.tainted
+        return twin
+
+
+class Shadow:
+    """All segments, disjoint and sorted by address."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._segments: dict[int, Segment] = {}
+        self._owners: list[int] = []
+        self._objects: dict[int, Object] = {}
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def cover(self, span: Span) -> list[Segment]:
+        """The segments that tile exactly `span`, split and created as needed, in address order."""
+        lo, hi = span
+        whole = self._segments.get(lo)
+        if whole is not None and whole.hi == hi:
+            return [whole]
+        if hi <= lo:
+            return []
+        self._split(lo)
+        self._split(hi)
+        out: list[Segment] = []
+        position = lo
+        index = bisect_left(self._starts, lo)
+        while position < hi:
+            start = self._starts[index] if index < len(self._starts) else hi
+            if start > position:
+                end = min(start, hi)
+                for piece in self._pieces(position, end):
+                    self._insert(piece)
+                    out.append(piece)
+                    index += 1
+                position = end
+            else:
+                segment = self._segments[start]
+                out.append(segment)
+                position = segment.hi
+                index += 1
+        return out
+
+    def fuse(self, segments: list[Segment]) -> list[Segment]:
+        """Join neighbours that belong to one object into one segment; the first keeps its history."""
+        kept = [segments[0]]
+        for segment in segments[1:]:
+            last = kept[-1]
+            if segment.object is last.object:
+                self._remove(segment)
+                last.hi = segment.hi
+                last.tainted |= segment.tainted
+            else:
+                kept.append(segment)
+        return kept
+
+    def declare(self, owner: Object, *, keep_history: bool) -> list[Segment]:
+        """`owner` now lives at its span; without `keep_history` the bytes are fresh. Old segments."""
+        lo, hi = owner.span
+        old = self.cover(owner.span) if keep_history else self._existing(owner.span)
+        first, last = self._owner_index(lo), bisect_left(self._owners, hi)
+        for start in self._owners[first:last]:
+            del self._objects[start]
+        del self._owners[first:last]
+        self._owners.insert(bisect_left(self._owners, lo), lo)
+        self._objects[lo] = owner
+        for segment in old:
+            if keep_history:
+                segment.object = owner
+            else:
+                self._remove(segment)
+        return old
+
+    def object_at(self, address: int) -> Object | None:
+        """The object that holds `address`, if one was declared."""
+        index = bisect_right(self._owners, address) - 1
+        if index < 0:
+            return None
+        owner = self._objects[self._owners[index]]
+        return owner if address < owner.span[1] else None
+
+    def _owner_index(self, lo: int) -> int:
+        index = bisect_right(self._owners, lo) - 1
+        if index >= 0 and self._objects[self._owners[index]].span[1] > lo:
+            return index
+        return bisect_left(self._owners, lo)
+
+    def _existing(self, span: Span) -> list[Segment]:
+        lo, hi = span
+        self._split(lo)
+        self._split(hi)
+        starts = self._starts[bisect_left(self._starts, lo) : bisect_left(self._starts, hi)]
+        return [self._segments[start] for start in starts]
+
+    def _pieces(self, lo: int, hi: int) -> list[Segment]:
+        """New segments for the gap `lo` to `hi`, cut where one object ends and another begins."""
+        cuts = [lo]
+        for start in self._owners[self._owner_index(lo) : bisect_left(self._owners, hi)]:
+            cuts += [edge for edge in self._objects[start].span if lo < edge < hi and edge != cuts[-1]]
+        cuts.append(hi)
+        return [Segment(a, b, self.object_at(a)) for a, b in zip(cuts, cuts[1:], strict=False) if a < b]
+
+    def _split(self, at: int) -> None:
+        index = bisect_right(self._starts, at) - 1
+        if index < 0:
+            return
+        segment = self._segments[self._starts[index]]
+        if segment.lo < at < segment.hi:
+            self._insert(segment.clone(at, segment.hi))
+            segment.hi = at
+
+    def _insert(self, segment: Segment) -> None:
+        self._starts.insert(bisect_left(self._starts, segment.lo), segment.lo)
+        self._segments[segment.lo] = segment
+
+    def _remove(self, segment: Segment) -> None:
+        index = bisect_left(self._starts, segment.lo)
+        del self._starts[index]
+        del self._segments[segment.lo]

@@ -1,0 +1,55 @@
+"""Every error racecheck raises on purpose; each docstring gives the cause and the remedy."""
+
+from __future__ import annotations
+
+
+class RacecheckError(Exception):
+    """Base of all errors below: catch it to tell racecheck's own complaints from a bug in it."""
+
+
+class UsageError(RacecheckError):
+    """An option, a file or a key is wrong.
+
+    Remedy: the message is one line that names the file and line (or the option) and what to write
+    instead. The command line turns it into exit code 2.
+    """
+
+
+class ScenarioError(UsageError):
+    """A scenario file cannot be read or does not validate; the message starts with `file:line:`."""
+
+
+class TraceError(RacecheckError):
+    """A provider emitted records that contradict each other (a replay of a graph never captured).
+
+    Remedy: this is a bug in the provider; keep the trace and report it.
+    """
+
+
+class LeaseError(RacecheckError):
+    """A staging lease was used after it was given back, or a slot index does not exist.
+
+    Remedy: take a new lease for every step (`PinnedBuffer.lease`) and drop it when the step's plan
+    is submitted or discarded.
+    """
+
+
+class UnsupportedOperation(RacecheckError):
+    """Code under virtual CUDA called something that cannot be carried to the virtual device.
+
+    Remedy: the message names the call; avoid it under `virtual_cuda()` or run on a real GPU.
+    """
+
+
+class RaceFound(AssertionError, RacecheckError):
+    """`Audit.assert_clean()` on a run whose verdict is race, stale or hang.
+
+    Remedy: the message names both accesses, the missing edge and a checked repair.
+    """
+
+
+class Inconclusive(AssertionError, RacecheckError):
+    """`Audit.assert_clean()` on a run that rewrote no staged buffer, so nothing was put to the test.
+
+    Remedy: run more steps, or audit the code that stages and re-stages a buffer.
+    """

@@ -1,0 +1,140 @@
+"""A named staging buffer: pinned host memory and its device twin, once per slot.
+
+    rows = PinnedBuffer("sampler.gather_indices", (32,), torch.int64, slots=2)
+    lease = rows.lease(slot=step % 2)
+    lease.write(indices)            # the host fills the slot
+    on_device = lease.copy()        # non-blocking H2D on the current stream, then an event
+
+Nothing here waits: whether slot k may be rewritten is the engine's business (its completion wait, or
+`lease.wait_copied()`), and the detector's to judge. An event after each copy stands ready for those who
+wait on the slot itself.
+"""
+
+from __future__ import annotations
+
+import weakref
+
+import torch
+
+from racecheck.errors import LeaseError
+from racecheck.staging.delays import host_delay
+from racecheck.trace import caller, emit, listening, thread_name
+from racecheck.trace.records import Alloc
+
+
+class PinnedBuffer:
+    """`slots` copies of one staged buffer of `shape` and `dtype`; plain `torch.cuda` underneath."""
+
+    def __init__(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: torch.dtype,
+        *,
+        slots: int = 1,
+        device: torch.device | str = "cuda",
+    ) -> None:
+        if slots < 1:
+            raise LeaseError(f"{name}: a staging buffer needs at least one slot, not {slots}")
+        self.name = name
+        self.shape = shape
+        self.dtype = dtype
+        self.slots = slots
+        self._where = caller()
+        self._host = [torch.zeros(shape, dtype=dtype, pin_memory=True) for _ in range(slots)]
+        self._device = [torch.empty(shape, dtype=dtype, device=device) for _ in range(slots)]
+        self._copied = [torch.cuda.Event() for _ in range(slots)]
+        self._generation = [0] * slots
+        _register(self)
+
+    @property
+    def bytes_per_slot(self) -> int:
+        """Pinned bytes of one slot; the device twin takes the same again."""
+        return self._host[0].numel() * self._host[0].element_size()
+
+    def lease(self, slot: int) -> Lease:
+        """Take `slot` for one use. Leases taken earlier on the same slot become invalid."""
+        if not 0 <= slot < self.slots:
+            raise LeaseError(f"{self.name}: slot {slot} does not exist, it has {self.slots}")
+        self._generation[slot] += 1
+        return Lease(self, slot, self._generation[slot])
+
+    def device_view(self, slot: int) -> torch.Tensor:
+        """The device twin of `slot`: the address a captured graph may bake in."""
+        return self._device[slot]
+
+    def describe(self) -> list[Alloc]:
+        """One `Alloc` record a slot and side: what findings call these bytes."""
+        out = []
+        for slot in range(self.slots):
+            out.append(self._alloc(self._host[slot], slot, "pinned", self.name))
+            out.append(self._alloc(self._device[slot], slot, "device", f"{self.name} (device)"))
+        return out
+
+    def _alloc(self, tensor: torch.Tensor, slot: int, kind: str, buffer: str) -> Alloc:
+        base = tensor.data_ptr()
+        span = (base, base + tensor.numel() * tensor.element_size())
+        return Alloc(thread=thread_name(), loc=self._where, span=span, name=f"{buffer}[{slot}]",
+                     kind=kind, buffer=buffer, slot=slot, reuse=True)  # fmt: skip
+
+
+class Lease:
+    """One use of one slot. `generation` counts the uses of that slot, from 1."""
+
+    def __init__(self, buffer: PinnedBuffer, slot: int, generation: int) -> None:
+        self.buffer = buffer
+        self.slot = slot
+        self.generation = generation
+
+    @property
+    def host(self) -> torch.Tensor:
+        """The slot's pinned tensor. Write through it, a numpy view of it, or from C."""
+        self._check()
+        return self.buffer._host[self.slot]
+
+    @property
+    def device(self) -> torch.Tensor:
+        """The slot's device tensor, the destination of `copy`."""
+        self._check()
+        return self.buffer._device[self.slot]
+
+    def write(self, values: torch.Tensor) -> None:
+        """Fill the leading part of the slot with `values` (any shape that fits its first axis)."""
+        host = self.host
+        host[: values.shape[0]].copy_(values) if values.shape != host.shape else host.copy_(values)
+        host_delay("after_write")
+
+    def copy(self) -> torch.Tensor:
+        """Issue the non-blocking H2D on the current stream and record the slot's event after it."""
+        device = self.device
+        device.copy_(self.host, non_blocking=True)
+        self.buffer._copied[self.slot].record()
+        host_delay("after_copy")
+        return device
+
+    def wait_copied(self) -> None:
+        """Hold the host until the slot's latest copy is done; at once if there was none."""
+        self.buffer._copied[self.slot].synchronize()
+
+    def _check(self) -> None:
+        current = self.buffer._generation[self.slot]
+        if current != self.generation:
+            raise LeaseError(
+                f"{self.buffer.name}[{self.slot}]: lease {self.generation} is out of date, the slot is at "
+                f"{current}; take a new lease for every step"
+            )
+
+
+_live: weakref.WeakSet[PinnedBuffer] = weakref.WeakSet()
+
+
+def _register(buffer: PinnedBuffer) -> None:
+    _live.add(buffer)
+    if listening():
+        for record in buffer.describe():
+            emit(record)
+
+
+def live_buffers() -> list[PinnedBuffer]:
+    """Staging buffers that exist now, by name: an audit that starts late names them first."""
+    return sorted(_live, key=lambda buffer: (buffer.name, buffer._host[0].data_ptr()))

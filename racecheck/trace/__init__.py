@@ -1,0 +1,20 @@
+"""The one record of a run. Providers emit records; the detector, reports and proof read them."""
+
+from racecheck.trace.context import current_mark, mark, thread_name
+from racecheck.trace.location import caller, ignore_package
+from racecheck.trace.stream import Trace, announcer, emit, flush, flusher, listening, subscribe
+
+__all__ = [
+    "Trace",
+    "announcer",
+    "caller",
+    "current_mark",
+    "emit",
+    "flush",
+    "flusher",
+    "ignore_package",
+    "listening",
+    "mark",
+    "subscribe",
+    "thread_name",
+]

@@ -1,0 +1,61 @@
+"""Virtual CUDA: a GPU made of host memory, late on purpose.
+
+    with racecheck.virtual_cuda(lag="latest"):
+        ...  # unmodified PyTorch code that says device="cuda"
+
+Device tensors live in host memory and every operation on them is queued on a virtual stream; it runs,
+with real bytes, when it retires. `lag` says when that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from racecheck.errors import UsageError
+from racecheck.trace import announcer, flusher, thread_name
+from racecheck.trace import records as r
+from racecheck.virtual import hostwatch
+from racecheck.virtual.lag import parse_lag
+from racecheck.virtual.machine import Machine, set_machine
+from racecheck.virtual.patch import modes, patched
+from racecheck.virtual.tensor import register_backend
+
+__all__ = ["virtual_cuda"]
+
+
+@contextmanager
+def virtual_cuda(lag: str = "latest", *, devices: int = 1) -> Iterator[None]:
+    """Run the enclosed code on `devices` virtual GPUs whose work retires by `lag`.
+
+    `lag` is "eager", "latest" (nothing retires before something forces it) or "seed:N". Contexts may be
+    nested and repeated; each has devices of its own, and tensors do not outlive their context. All of
+    `torch.cuda` is restored on the way out, also after an exception.
+
+    Raises:
+        UsageError: an unknown lag, or fewer than one device.
+    """
+    policy = parse_lag(lag)
+    if devices < 1:
+        raise UsageError(f"virtual_cuda needs at least one device, not {devices}")
+    register_backend()
+    state = Machine(policy, devices)
+    outer = set_machine(state)
+    try:
+        with patched(), announcer(lambda: _announce(state)), flusher(lambda: hostwatch.poll(state)), modes():
+            yield
+            with state.lock:
+                hostwatch.poll(state)
+                state.scheduler.force_all()
+    finally:
+        set_machine(outer)
+
+
+def _announce(state: Machine) -> Iterable[r.Record]:
+    """What exists already when somebody starts to listen."""
+    for reference in state.graphs:
+        graph = reference()
+        if graph is not None and graph.steps is not None:
+            yield graph.describe()
+    for block in state.pinned.blocks():
+        yield r.Alloc(thread=thread_name(), span=(block.lo, block.hi), kind="pinned", name="pinned memory", reuse=True)

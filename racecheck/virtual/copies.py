@@ -1,0 +1,158 @@
+"""Copies between host and device: when each side's bytes are read and written.
+
+| copy | host side | the call |
+|---|---|---|
+| H2D pinned, non_blocking | read when the copy retires | returns at once |
+| H2D pageable, non_blocking | read during the call | returns at once |
+| D2H pinned, non_blocking | written when the copy retires | returns at once |
+| D2H pageable, or non_blocking=False either way | as above | returns when the copy is done |
+
+Source: the CUDA API's synchronisation behaviour and probes on an H200 (docs/probes.md). A copy that
+changes dtype or layout goes through a temporary on the source's side, as PyTorch's does; the temporary
+is pageable, so a pinned source of another dtype is read during the call.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from racecheck.trace import records as r
+from racecheck.virtual import hostwatch
+from racecheck.virtual.machine import Machine
+from racecheck.virtual.ops import Shape
+from racecheck.virtual.tensor import BACKEND, DeviceTensor, spans_of
+
+
+def copy_(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
+    """`dst.copy_(src, non_blocking)`: any direction."""
+    dst, src = args[:2]
+    non_blocking = bool(args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
+    to_device, from_device = isinstance(dst, DeviceTensor), isinstance(src, DeviceTensor)
+    if to_device and from_device:
+        _device_to_device(state, dst, src)
+    elif to_device:
+        _host_to_device(state, dst, src, non_blocking)
+    elif from_device:
+        _device_to_host(state, dst, src, non_blocking)
+    else:
+        return hostwatch.host_operation(state, func, args, kwargs)
+    return dst
+
+
+def copy_from(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
+    """`_copy_from(src, dst, non_blocking)`: what C++ code calls instead of `copy_`."""
+    src, dst = args[:2]
+    return copy_(state, func, (dst, src, *args[2:]), kwargs)
+
+
+def to_copy(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
+    """`src.to(device, dtype)` as a fresh tensor. A non-blocking D2H gets pinned memory, as in PyTorch."""
+    from racecheck.virtual.dispatch import _device_operation
+
+    (src,) = args
+    device = kwargs.get("device")
+    on_device = isinstance(src, DeviceTensor)
+    if on_device == (device.type == BACKEND if device is not None else on_device):
+        if on_device:
+            return _device_operation(state, func, args, {k: v for k, v in kwargs.items() if k != "pin_memory"})
+        return hostwatch.host_operation(state, func, args, kwargs)
+    dtype = kwargs.get("dtype") or src.dtype
+    non_blocking = bool(kwargs.get("non_blocking", False))
+    layout = _dense_like(src, kwargs.get("memory_format"))
+    if on_device:
+        out = pinned_like(state, layout, dtype) if non_blocking else _cpu_like(layout, dtype)
+        _device_to_host(state, out, src, non_blocking)
+        return out
+    fresh = _device_like(state, layout, dtype, device.index)
+    _host_to_device(state, fresh, src, non_blocking)
+    return fresh
+
+
+def pinned_like(state: Machine, layout: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A pinned CPU tensor with the shape and strides of `layout`."""
+    elements = layout.untyped_storage().nbytes() // layout.element_size()
+    flat = state.allocate_pinned(elements * dtype.itemsize)
+    with torch._C._DisableTorchDispatch():
+        return flat[: elements * dtype.itemsize].view(dtype).as_strided(layout.shape, layout.stride())
+
+
+def _dense_like(src: torch.Tensor, memory_format: torch.memory_format | None) -> torch.Tensor:
+    raw = src.raw if isinstance(src, DeviceTensor) else src
+    with torch._C._DisableTorchDispatch():
+        meta = torch.empty_strided(raw.shape, raw.stride(), dtype=raw.dtype, device="meta")
+        return torch.empty_like(meta, memory_format=memory_format or torch.preserve_format)
+
+
+def _cpu_like(layout: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    with torch._C._DisableTorchDispatch():
+        return torch.empty_strided(layout.shape, layout.stride(), dtype=dtype)
+
+
+def _device_like(state: Machine, layout: torch.Tensor, dtype: torch.dtype, device: int | None) -> DeviceTensor:
+    from racecheck.virtual.dispatch import empty
+
+    elements = layout.untyped_storage().nbytes() // layout.element_size()
+    return empty(state, Shape(tuple(layout.shape), tuple(layout.stride()), dtype, elements * dtype.itemsize), device)
+
+
+def _move(dst: torch.Tensor, src: torch.Tensor) -> None:
+    with torch._C._DisableTorchDispatch():
+        dst.copy_(src)
+
+
+def _device_to_device(state: Machine, dst: DeviceTensor, src: DeviceTensor) -> None:
+    same = dst.dtype == src.dtype and dst.raw.is_contiguous() and src.raw.is_contiguous()
+    node = r.Node(kind="d2d" if same else "kernel", name="copy_", reads=src.spans, writes=dst.spans)
+    target, source = dst.raw, src.raw  # not the wrappers: queued work must not keep blocks allocated
+    state.issue(node, lambda: _move(target, source))
+
+
+def _host_to_device(state: Machine, dst: DeviceTensor, src: torch.Tensor, non_blocking: bool) -> None:
+    hostwatch.poll(state)
+    block = state.pinned.find(src.data_ptr())
+    direct = src.dtype == dst.dtype and src.is_contiguous() and src.shape == dst.shape
+    target = dst.raw
+    if block is not None and direct and dst.raw.is_contiguous():
+        node = r.Node(kind="h2d", name="copy_", reads=spans_of(src), writes=dst.spans)
+        source = block.alias(src)
+        work = state.issue(node, lambda: _move(target, source), blocking=not non_blocking)
+        hostwatch.stage(state, block)
+        if work is not None:
+            block.used_by(work)
+        return
+    with torch._C._DisableTorchDispatch():
+        staged = src.to(dst.dtype, copy=True)
+    if not non_blocking or block is None:
+        _forbid_pageable_in_capture(state)
+    reads = spans_of(src) if block is not None else ()
+    node = r.Node(kind="h2d", name="copy_", call_reads=reads, writes=dst.spans)
+    state.issue(node, lambda: _move(target, staged), blocking=not non_blocking)
+
+
+def _device_to_host(state: Machine, dst: torch.Tensor, src: DeviceTensor, non_blocking: bool) -> None:
+    hostwatch.poll(state)
+    block = state.pinned.find(dst.data_ptr())
+    source = src.raw
+    if block is None:
+        node = r.Node(kind="d2h", name="copy_", reads=src.spans)
+        state.issue(node, lambda: _move(dst, source), blocking=True)
+        return
+
+    target = block.alias(dst)
+
+    def land() -> None:
+        _move(target, source)
+        hostwatch.refresh(block)
+
+    node = r.Node(kind="d2h", name="copy_", reads=src.spans, writes=spans_of(dst))
+    work = state.issue(node, land, blocking=not non_blocking)
+    hostwatch.stage(state, block)
+    if work is not None:
+        block.used_by(work)
+
+
+def _forbid_pageable_in_capture(state: Machine) -> None:
+    if state.stream().capture is not None:
+        state.refuse_in_capture()

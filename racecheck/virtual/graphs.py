@@ -1,0 +1,151 @@
+"""CUDA graphs: what a capture records, and what a replay does again.
+
+Capturing executes nothing. A replay runs every node with the addresses it was captured with: a captured
+copy reads its host block again, at each replay, when the stream gets there. Memory allocated during a
+capture comes from the graph's private pool; graphs that share a pool overwrite each other's freed memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from typing import Any
+
+from racecheck.errors import UnsupportedOperation
+from racecheck.trace import emit, listening, thread_name
+from racecheck.trace import records as r
+from racecheck.virtual import hostwatch
+from racecheck.virtual.machine import Capture, Step, machine
+from racecheck.virtual.streams import Stream, StreamContext, current_stream, synchronize
+
+_pools = itertools.count(1)
+_names = itertools.count(1)
+
+
+def graph_pool_handle() -> tuple[int, int]:
+    """`torch.cuda.graph_pool_handle`: a token for a memory pool that graphs may share."""
+    return (0, next(_pools))
+
+
+class CUDAGraph:
+    """`torch.cuda.CUDAGraph`."""
+
+    def __init__(self, keep_graph: bool = False) -> None:
+        self.name = f"graph {next(_names)}"
+        self.steps: list[Step] | None = None
+        self._pool: Any = None
+        self._capture: Capture | None = None
+
+    def capture_begin(self, pool: Any = None, capture_error_mode: str = "global", **_: Any) -> None:
+        """Start capturing what is issued to the current stream."""
+        state = machine()
+        with state.lock:
+            stream = state.stream()
+            if stream.number == 0:
+                raise RuntimeError(
+                    "CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok to "
+                    "replay them on the default stream.)"
+                )
+            if stream.capture is not None:
+                raise RuntimeError("CUDA error: the stream is already capturing; end the first capture before")
+            self._pool = pool if pool is not None else graph_pool_handle()
+            self._capture = Capture(self, ("graph pool", self._pool), streams=[stream])
+            stream.capture = self._capture
+            state.captures.append(self._capture)
+
+    def capture_end(self) -> None:
+        """Finish the capture.
+
+        Raises:
+            RuntimeError: a call that a capture forbids was made inside it.
+        """
+        state = machine()
+        with state.lock:
+            capture = self._capture
+            if capture is None:
+                raise RuntimeError("CUDA error: this graph is not capturing; call capture_begin first")
+            for stream in capture.streams:
+                stream.capture = None
+            state.captures.remove(capture)
+            self._capture = None
+            if capture.error is not None:
+                raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
+            self.steps = capture.steps
+            state.graphs.append(weakref.ref(self))
+            if listening():
+                emit(self.describe())
+
+    def describe(self) -> r.Capture:
+        """The graph as a trace record."""
+        steps = self.steps or []
+        return r.Capture(thread=thread_name(), graph=self.name, nodes=tuple(step.node for step in steps),
+                         locs=tuple(step.loc for step in steps))  # fmt: skip
+
+    def replay(self) -> None:
+        """Issue all nodes to the current stream."""
+        state = machine()
+        with state.lock:
+            if self.steps is None:
+                raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
+            stream = state.stream()
+            if stream.capture is not None:
+                raise UnsupportedOperation("virtual CUDA cannot capture a replay into another graph; replay it outside")
+            hostwatch.poll(state)
+            runs = [step.run for step in self.steps]
+            for run in runs:
+                prepare = getattr(run, "prepare", None)
+                if prepare is not None:
+                    prepare()
+            state.tell(r.Replay, graph=self.name, stream=stream.key)
+
+            def play() -> None:
+                for run in runs:
+                    run()
+
+            state.scheduler.put(stream.queue, play)
+            state.scheduler.progress()
+
+    def pool(self) -> Any:
+        """The graph's memory pool, for `torch.cuda.graph(g, pool=...)`."""
+        return self._pool
+
+    def reset(self) -> None:
+        """Delete the graph."""
+        self.steps = None
+
+
+class graph:  # noqa: N801 - the name of torch.cuda.graph
+    """`with torch.cuda.graph(g, pool=..., stream=...)`: capture into `g`."""
+
+    default_capture_stream: Stream | None = None
+
+    def __init__(self, cuda_graph: CUDAGraph, pool: Any = None, stream: Stream | None = None,
+                 capture_error_mode: str = "global", **_: Any) -> None:  # fmt: skip
+        self.cuda_graph = cuda_graph
+        self.pool = pool
+        self.capture_error_mode = capture_error_mode
+        self._context = StreamContext(stream if stream is not None else Stream())
+
+    def __enter__(self) -> None:
+        synchronize()
+        machine().devices[machine().device_index].memory.empty_cache()
+        self._context.__enter__()
+        self.cuda_graph.capture_begin(pool=self.pool, capture_error_mode=self.capture_error_mode)
+
+    def __exit__(self, *error: Any) -> None:
+        try:
+            self.cuda_graph.capture_end()
+        finally:
+            self._context.__exit__(*error)
+
+
+def is_current_stream_capturing() -> bool:
+    """`torch.cuda.is_current_stream_capturing`."""
+    return current_stream().state.capture is not None
+
+
+def make_graphed_callables(*_: Any, **__: Any) -> Any:
+    """Refused: it captures backward passes, which the virtual device does not run."""
+    raise UnsupportedOperation(
+        "virtual CUDA does not support make_graphed_callables; capture the forward with torch.cuda.graph"
+    )

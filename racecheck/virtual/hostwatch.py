@@ -1,0 +1,99 @@
+"""Host accesses to pinned memory, as far as the CPU lets one see them.
+
+PyTorch operations on pinned tensors pass through the dispatcher and are exact. Writes through a numpy
+view, ctypes or C++ code do not: they are found by comparing the staged bytes with what they were, at
+every call that could order them (copies, records, waits, syncs, replays), which is exact to the stretch
+between two such calls. A silent write of the very bytes that were there before is not seen this way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import torch
+
+from racecheck.trace import caller, current_mark, emit, listening, thread_name
+from racecheck.trace import records as r
+from racecheck.virtual.machine import Machine
+from racecheck.virtual.memory import PinnedBlock
+from racecheck.virtual.ops import op_info
+from racecheck.virtual.tensor import spans_of
+
+_memcmp = ctypes.CDLL(None).memcmp
+_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+
+
+def stage(state: Machine, block: PinnedBlock) -> None:
+    """`block` is used by a copy: from now on its bytes are watched."""
+    if block.snapshot is None:
+        block.snapshot = block.data.copy()
+        state.watched.append(block)
+
+
+def refresh(block: PinnedBlock) -> None:
+    """The bytes of `block` changed in a way the trace already knows."""
+    if block.snapshot is not None:
+        block.snapshot[:] = block.data
+
+
+def poll(state: Machine) -> None:
+    """Report silent host writes since the last call that polled."""
+    loc = caller()
+    since, state.polled_at = state.polled_at, loc
+    for block in state.watched:
+        snapshot = block.snapshot
+        if snapshot is None or not _memcmp(block.lo, snapshot.ctypes.data, block.hi - block.lo):
+            continue
+        changed = np.flatnonzero(block.data != snapshot)
+        edges = np.flatnonzero(np.diff(changed) > 1)
+        starts = changed[np.concatenate(([0], edges + 1))]
+        ends = changed[np.concatenate((edges, [len(changed) - 1]))] + 1
+        spans = tuple((block.lo + int(a), block.lo + int(b)) for a, b in zip(starts, ends, strict=True))
+        snapshot[:] = block.data
+        if listening():
+            emit(r.HostAccess(thread=thread_name(), loc=loc, mark=current_mark(), writes=spans, how="bytes", since=since))
+
+
+def host_operation(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
+    """Run a CPU operation now, and report what it did to pinned memory."""
+    if not len(state.pinned):
+        return func(*args, **kwargs)
+    info = op_info(func)
+    if info.is_view:
+        return func(*args, **kwargs)
+    reads: list[r.Span] = []
+    writes: list[r.Span] = []
+    blocks: list[PinnedBlock] = []
+    for position, arg in enumerate(args):
+        _note(state, arg, position in info.written, reads, writes, blocks)
+    for name, arg in kwargs.items():
+        _note(state, arg, name in info.written_names, reads, writes, blocks)
+    if blocks:
+        poll(state)
+        state.tell(r.HostAccess, reads=tuple(reads), writes=tuple(writes))
+    result = func(*args, **kwargs)
+    for block in blocks:
+        refresh(block)
+    return result
+
+
+def host_read(state: Machine, tensor: torch.Tensor) -> None:
+    """The host reads `tensor` by other means than a torch operation (`.tolist()`, `.numpy()`)."""
+    block = state.pinned.find(tensor.data_ptr())
+    if block is not None:
+        poll(state)
+        state.tell(r.HostAccess, reads=spans_of(tensor))
+
+
+def _note(state: Machine, arg: Any, written: bool, reads: list[r.Span], writes: list[r.Span],
+          blocks: list[PinnedBlock]) -> None:  # fmt: skip
+    if isinstance(arg, (list, tuple)):
+        for item in arg:
+            _note(state, item, written, reads, writes, blocks)
+    elif isinstance(arg, torch.Tensor) and arg.device.type == "cpu":
+        block = state.pinned.find(arg.data_ptr())
+        if block is not None:
+            (writes if written else reads).extend(spans_of(arg))
+            blocks.append(block)

@@ -1,0 +1,180 @@
+"""Memory of the virtual device and its pinned host memory, reused as PyTorch's two allocators do it.
+
+Device blocks (CUDACachingAllocator): a freed block is handed out again at once to the stream it was
+allocated on; other streams that use it need `record_stream`. Pinned blocks (CachingHostAllocator): a
+freed block is handed out again only after the copies that used it are complete. A recycled block really
+has the old address and the old bytes lie under the new ones. Fresh and freed memory is poisoned with
+0xCB bytes (a large negative number in most types), so that a read of nobody's data shows.
+"""
+
+from __future__ import annotations
+
+import weakref
+from bisect import bisect_right
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import torch
+
+POISON = 0xCB
+_ALIGN = 512  # bytes; kMinBlockSize of PyTorch's caching allocators
+
+
+class Completion(Protocol):
+    """Something that will be done: a queued piece of work."""
+
+    done: bool
+
+
+def _round(nbytes: int) -> int:
+    return max(_ALIGN, -(-nbytes // _ALIGN) * _ALIGN)
+
+
+def _raw(nbytes: int) -> np.ndarray:
+    """`nbytes` poisoned bytes at an aligned address."""
+    whole = np.full(nbytes + _ALIGN, POISON, dtype=np.uint8)
+    start = -whole.ctypes.data % _ALIGN
+    return whole[start : start + nbytes]
+
+
+class Block:
+    """Device memory of one tensor and its views. Dropping the last reference frees it.
+
+    `pool` is the key of the stream it was allocated on, or of a graph's private pool.
+    """
+
+    __slots__ = ("__weakref__", "bytes", "device", "nbytes", "on_free", "other_streams", "pool", "storage")
+
+    def __init__(
+        self, data: np.ndarray, device: int, pool: Hashable, on_free: Callable[[Block], None]
+    ) -> None:
+        self.bytes = data
+        self.nbytes = data.nbytes
+        self.device = device
+        self.pool = pool
+        self.storage = torch.from_numpy(data).untyped_storage()
+        self.other_streams: set[Hashable] = set()  # record_stream
+        self.on_free = on_free
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The address range of the block."""
+        base = self.storage.data_ptr()
+        return base, base + self.nbytes
+
+    def __del__(self) -> None:
+        self.on_free(self)
+
+
+Use = tuple[Hashable, Completion]  # an event of a stream that used the block, and when it is done
+
+
+class DeviceMemory:
+    """One device's caching allocator, a free list per pool and size."""
+
+    def __init__(self, device: int, on_free: Callable[[Block], None]) -> None:
+        self._device = device
+        self._free: dict[tuple[Hashable, int], list[tuple[np.ndarray, tuple[Use, ...]]]] = {}
+        self._on_free = on_free
+        self.allocated = 0  # bytes in live blocks
+        self.peak = 0
+
+    def allocate(self, nbytes: int, pool: Hashable) -> tuple[Block, bool, tuple[Use, ...]]:
+        """A block of at least `nbytes`; was it used before; and the foreign uses that are now done."""
+        size = _round(nbytes)
+        self.allocated += size
+        self.peak = max(self.peak, self.allocated)
+        cached = self._free.get((pool, size), [])
+        for index in reversed(range(len(cached))):
+            if all(work.done for _, work in cached[index][1]):
+                data, uses = cached.pop(index)
+                return Block(data, self._device, pool, self._on_free), True, uses
+        return Block(_raw(size), self._device, pool, self._on_free), False, ()
+
+    def give_back(self, block: Block, uses: tuple[Use, ...]) -> None:
+        """The block may be handed out again within its pool, once `uses` are done."""
+        self.allocated -= block.nbytes
+        self._free.setdefault((block.pool, block.nbytes), []).append((block.bytes, uses))
+
+    def empty_cache(self) -> None:
+        """Forget free blocks (`torch.cuda.empty_cache`)."""
+        self._free.clear()
+
+
+@dataclass(eq=False)
+class PinnedBlock:
+    """Pinned host memory of one tensor and its views, with the copies that used it."""
+
+    data: np.ndarray
+    lo: int
+    hi: int
+    uses: list[Completion] = field(default_factory=list)
+    snapshot: np.ndarray | None = None  # the staged bytes as the trace knows them
+
+    def __post_init__(self) -> None:
+        self._storage = torch.from_numpy(self.data).untyped_storage()
+
+    def alias(self, tensor: torch.Tensor) -> torch.Tensor:
+        """`tensor`'s bytes without keeping the block allocated: queued copies do not."""
+        offset = (tensor.data_ptr() - self.lo) // tensor.element_size()
+        with torch._C._DisableTorchDispatch():
+            empty = torch.empty(0, dtype=tensor.dtype)
+            return empty.set_(self._storage, offset, tensor.shape, tensor.stride())
+
+    def used_by(self, work: Completion) -> None:
+        """`work` uses the block: it is not handed out again before that is done."""
+        self.uses = [*(use for use in self.uses if not use.done), work]
+
+
+class PinnedMemory:
+    """The caching host allocator, and the registry that answers `is_pinned`."""
+
+    def __init__(self, on_free: Callable[[PinnedBlock], None]) -> None:
+        self._live: dict[int, PinnedBlock] = {}
+        self._starts: list[int] = []
+        self._cached: dict[int, list[PinnedBlock]] = {}
+        self._on_free = on_free
+
+    def allocate(self, nbytes: int) -> tuple[torch.Tensor, PinnedBlock, bool]:
+        """A flat uint8 tensor over a pinned block, the block, and whether it is a recycled one."""
+        size = 1 << max(9, (nbytes - 1).bit_length())  # the host allocator rounds to powers of two
+        block, reused = self._take(size)
+        lease = block.data[:]  # dies with the tensor's storage: that frees the block
+        weakref.finalize(lease, self._on_free, block).atexit = False
+        self._live[block.lo] = block
+        self._starts = sorted(self._live)
+        return torch.from_numpy(lease), block, reused
+
+    def give_back(self, block: PinnedBlock) -> None:
+        """The tensor is gone; the block waits for its copies, then may be handed out again."""
+        del self._live[block.lo]
+        self._starts = sorted(self._live)
+        self._cached.setdefault(block.hi - block.lo, []).append(block)
+
+    def find(self, address: int) -> PinnedBlock | None:
+        """The live pinned block that holds `address`."""
+        index = bisect_right(self._starts, address) - 1
+        if index < 0:
+            return None
+        block = self._live[self._starts[index]]
+        return block if address < block.hi else None
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def blocks(self) -> list[PinnedBlock]:
+        """All live blocks, by address."""
+        return [self._live[start] for start in self._starts]
+
+    def _take(self, size: int) -> tuple[PinnedBlock, bool]:
+        for index, block in enumerate(self._cached.get(size, ())):
+            if all(use.done for use in block.uses):
+                del self._cached[size][index]
+                block.uses.clear()
+                block.data[:] = POISON
+                return block, True
+        data = _raw(size)
+        lo = data.ctypes.data
+        return PinnedBlock(data, lo, lo + size), False

@@ -1,0 +1,106 @@
+"""Streams of queued work, and the order in which it may retire.
+
+Work retires in issue order within a stream; work that waits for an event retires after the record that
+the event stood for when the wait was issued. Nothing else is promised, so any order that keeps these two
+rules is legal; the lag picks one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from racecheck.virtual.lag import Lag
+
+
+class Work:
+    """One queued item: `run` has its effects when it retires; `after` must retire first."""
+
+    __slots__ = ("after", "done", "queue", "run")
+
+    def __init__(self, queue: Queue, run: Callable[[], None] | None, after: tuple[Work, ...] = ()) -> None:
+        self.queue = queue
+        self.run = run
+        self.after = after
+        self.done = False
+
+
+class Queue:
+    """One stream's queued work, oldest first."""
+
+    __slots__ = ("index", "items", "last")
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.items: deque[Work] = deque()
+        self.last: Work | None = None  # the newest item ever queued
+
+    def ready(self) -> bool:
+        """May the oldest item retire now?"""
+        return bool(self.items) and all(before.done for before in self.items[0].after)
+
+    def retire(self) -> None:
+        """Retire the oldest item; its dependencies are done."""
+        work = self.items.popleft()
+        if work.run is not None:
+            work.run()
+            work.run = None
+        work.after = ()
+        work.done = True
+
+
+class Scheduler:
+    """All queues of one device under one lag."""
+
+    def __init__(self, lag: Lag) -> None:
+        self.lag = lag
+        self.queues: list[Queue] = []
+        self.clock = 0.0  # virtual microseconds: one for each retired item
+
+    def new_queue(self) -> Queue:
+        """A queue for a new stream."""
+        queue = Queue(len(self.queues))
+        self.queues.append(queue)
+        return queue
+
+    def put(self, queue: Queue, run: Callable[[], None] | None, after: tuple[Work, ...] = ()) -> Work:
+        """Queue one item; it retires when the lag or a wait says so."""
+        work = Work(queue, run, tuple(before for before in after if not before.done))
+        queue.items.append(work)
+        queue.last = work
+        return work
+
+    def progress(self) -> None:
+        """Let the lag retire what it wants to; every traced call ends with this."""
+        while True:
+            ready = [queue for queue in self.queues if queue.ready()]
+            if not ready:
+                return
+            choice = self.lag.choose(len(ready))
+            if choice is None:
+                return
+            self._retire(ready[choice])
+
+    def force(self, work: Work | None) -> None:
+        """Retire `work` and just what must retire before it."""
+        needed = [work] if work is not None else []
+        while needed:
+            current = needed[-1]
+            if current.done:
+                needed.pop()
+                continue
+            head = current.queue.items[0]
+            waits_for = next((before for before in head.after if not before.done), None)
+            if waits_for is None:
+                self._retire(current.queue)
+            else:
+                needed.append(waits_for)
+
+    def _retire(self, queue: Queue) -> None:
+        self.clock += 1.0
+        queue.retire()
+
+    def force_all(self) -> None:
+        """Retire everything (device synchronisation)."""
+        for queue in self.queues:
+            self.force(queue.last)

@@ -1,0 +1,62 @@
+"""Random numbers on the virtual device are those a CPU run of the same calls draws.
+
+A GPU fixes its random numbers when the kernel is launched (a Philox offset), not when it runs. So the
+device's generator advances at the call, and the work that retires later draws from the state of the
+call. A replay advances anew, as CUDA graphs do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from racecheck.virtual.machine import Machine
+from racecheck.virtual.ops import OpInfo
+
+
+class Draw:
+    """One random call: the state it draws from, and the way to run it again from there."""
+
+    def __init__(self, info: OpInfo, source: torch.Generator, args: Any, kwargs: Any) -> None:
+        self._info = info
+        self._source = source
+        self._args = [torch.ones_like(arg) if isinstance(arg, torch.Tensor) else arg for arg in args]
+        self._kwargs = {k: torch.ones_like(v) if isinstance(v, torch.Tensor) else v for k, v in kwargs.items()}
+        self.renew()
+
+    def renew(self) -> None:
+        """Take the generator's present state and advance it as the operation will."""
+        self._state = self._source.get_state()
+        self._source.set_state(self._run(self._args, self._kwargs)[1])
+
+    def run(self, args: Any, kwargs: Any) -> Any:
+        """The operation's result on `args`, drawn from the state of the call."""
+        return self._run(args, kwargs)[0]
+
+    def _run(self, args: Any, kwargs: Any) -> tuple[Any, torch.Tensor]:
+        default = torch.default_generator
+        if self._info.generator is not None:
+            args, kwargs = _with_generator(self._info.generator, default, args, kwargs)
+        saved = default.get_state()
+        default.set_state(self._state)
+        try:
+            return self._info.func(*args, **kwargs), default.get_state()
+        finally:
+            default.set_state(saved)
+
+
+def draw(state: Machine, info: OpInfo, args: Any, kwargs: Any) -> Draw:
+    """The `Draw` of a call with raw arguments: from its `generator`, else from the device's own."""
+    given = kwargs.get("generator")
+    if info.generator is not None and 0 <= info.generator < len(args):
+        given = args[info.generator]
+    source = given if given is not None else state.devices[state.device_index].generator
+    with torch._C._DisableTorchDispatch():
+        return Draw(info, source, args, kwargs)
+
+
+def _with_generator(position: int, generator: torch.Generator, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    if 0 <= position < len(args):
+        return [*args[:position], generator, *args[position + 1 :]], kwargs
+    return args, {**kwargs, "generator": generator}

@@ -1,0 +1,300 @@
+"""`torch.cuda.Stream`, `torch.cuda.Event` and the stream contexts, name for name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from racecheck.errors import UnsupportedOperation
+from racecheck.trace import records as r
+from racecheck.virtual import hostwatch
+from racecheck.virtual.machine import StreamState, machine
+from racecheck.virtual.queues import Work
+
+
+def device_index(device: Any) -> int | None:
+    """The index in `device` (None, int, str, torch.device); None means the current one."""
+    if device is None or isinstance(device, int):
+        return device
+    if isinstance(device, (Stream, Event)):
+        return device.device.index
+    device = torch.device(device)
+    if device.type != "cuda":
+        raise ValueError(f"Expected a cuda device, but got: {device}")
+    return device.index  # type: ignore[no-any-return]
+
+
+class Stream:
+    """A CUDA stream of the virtual device; like PyTorch's, non-blocking and from a pool of 32."""
+
+    def __init__(self, device: Any = None, priority: int = 0, **_: Any) -> None:
+        state = machine()
+        index = device_index(device)
+        owner = state.devices[state.device_index if index is None else index]
+        self.state = owner.pooled_stream(-1 if priority < 0 else 0)
+
+    @classmethod
+    def of(cls, state: StreamState) -> Stream:
+        """The stream object for `state`."""
+        self = cls.__new__(cls)
+        self.state = state
+        return self
+
+    @property
+    def device(self) -> torch.device:
+        """The stream's device."""
+        return torch.device("cuda", self.state.device)
+
+    @property
+    def device_index(self) -> int:
+        """The index of the stream's device."""
+        return self.state.device
+
+    @property
+    def cuda_stream(self) -> int:
+        """A handle, 0 for the default stream."""
+        return self.state.number if self.state.priority == 0 else 1000 + self.state.number
+
+    @property
+    def stream_id(self) -> int:
+        """The same as `cuda_stream`."""
+        return self.cuda_stream
+
+    @property
+    def priority(self) -> int:
+        """-1 (high) or 0."""
+        return self.state.priority
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        """Lowest and highest priority."""
+        return 0, -1
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """Record `event` (or a new one) after all work issued to this stream so far."""
+        event = Event() if event is None else event
+        event.record(self)
+        return event
+
+    def wait_event(self, event: Event) -> None:
+        """Later work on this stream follows what `event` was last recorded after."""
+        event.wait(self)
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Later work on this stream follows all work `stream` has so far."""
+        self.wait_event(stream.record_event())
+
+    def query(self) -> bool:
+        """Is all work issued so far done? True orders the host after it."""
+        state = machine()
+        with state.lock:
+            state.refuse_in_capture()
+            hostwatch.poll(state)
+            state.scheduler.progress()
+            done = self.state.queue.last is None or self.state.queue.last.done
+            state.tell(r.Acquire, scope="stream", target=self.state.key, how="query", done=done)
+            return done
+
+    def synchronize(self) -> None:
+        """The host waits for all work issued to this stream so far."""
+        state = machine()
+        with state.lock:
+            state.refuse_in_capture()
+            hostwatch.poll(state)
+            state.acquire("stream", self.state.key, self.state.queue.last)
+
+    def __enter__(self) -> Stream:
+        self._context = StreamContext(self)
+        self._context.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._context.__exit__(*error)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and other.state is self.state
+
+    def __hash__(self) -> int:
+        return hash(self.state)
+
+    def __repr__(self) -> str:
+        return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
+
+
+class ExternalStream:
+    """Refused: a raw stream handle has no meaning on the virtual device."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise UnsupportedOperation(
+            "virtual CUDA has no ExternalStream: a raw cudaStream_t exists on a real GPU only; use torch.cuda.Stream"
+        )
+
+
+class Event:
+    """A CUDA event: created at its first record, and standing for the latest one."""
+
+    _created = 0
+
+    def __init__(
+        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, **_: Any
+    ) -> None:
+        Event._created += 1
+        self.key = ("event", Event._created)
+        self.enable_timing = enable_timing
+        self.work: Work | None = None
+        self.capture: Any = None
+        self._device: int | None = None
+        self.time = 0.0
+
+    @property
+    def device(self) -> torch.device | None:
+        """The device it was recorded on; None before the first record."""
+        return None if self._device is None else torch.device("cuda", self._device)
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Stand for all work issued to `stream` (default: current) so far."""
+        state = machine()
+        with state.lock:
+            target = stream.state if stream is not None else state.stream()
+            self._device = target.device
+            self.capture = target.capture
+            if target.capture is not None:
+                return
+            hostwatch.poll(state)
+            state.tell(r.EventRecord, event=self.key, stream=target.key)
+
+            def reach() -> None:
+                self.time = state.scheduler.clock
+
+            self.work = state.scheduler.put(target.queue, reach if self.enable_timing else None)
+            state.scheduler.progress()
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """Later work on `stream` (default: current) follows the latest record before this call."""
+        state = machine()
+        with state.lock:
+            target = stream.state if stream is not None else state.stream()
+            if self.capture is not None:
+                if target.capture is None:
+                    target.capture = self.capture
+                    self.capture.streams.append(target)
+                return
+            if target.capture is not None and self.work is not None:
+                state.refuse_in_capture()
+            if self.work is None:
+                return
+            hostwatch.poll(state)
+            state.tell(r.StreamWait, stream=target.key, event=self.key)
+            state.scheduler.put(target.queue, None, (self.work,))
+            state.scheduler.progress()
+
+    def query(self) -> bool:
+        """Is the work it stands for done? True orders the host after it; never recorded is True."""
+        state = machine()
+        with state.lock:
+            state.refuse_in_capture()
+            hostwatch.poll(state)
+            state.scheduler.progress()
+            done = self.work is None or self.work.done
+            state.tell(r.Acquire, scope="event", target=self.key, how="query", done=done)
+            return done
+
+    def synchronize(self) -> None:
+        """The host waits for the work it stands for; at once if it was never recorded."""
+        state = machine()
+        with state.lock:
+            state.refuse_in_capture()
+            hostwatch.poll(state)
+            state.acquire("event", self.key, self.work)
+
+    def elapsed_time(self, end: Event) -> float:
+        """Virtual milliseconds between the two records: one microsecond for each retired item."""
+        if not (self.enable_timing and end.enable_timing):
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+        if self.work is None or end.work is None:
+            raise ValueError("Both events must be recorded before calculating elapsed time.")
+        if not (self.work.done and end.work.done):
+            raise RuntimeError("CUDA error: device not ready (synchronize the end event before elapsed_time)")
+        return (end.time - self.time) / 1000.0
+
+    def __repr__(self) -> str:
+        return "<torch.cuda.Event uninitialized>" if self.work is None else f"<torch.cuda.Event {self.key[1]}>"
+
+
+class StreamContext:
+    """`with torch.cuda.stream(s)`: `s` and its device are current inside; None changes nothing."""
+
+    def __init__(self, stream: Stream | None) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        if self.stream is not None:
+            state = machine()
+            self._device = state.device_index
+            self._outer = state.stream(self.stream.state.device)
+            state.set_stream(self.stream.state)
+
+    def __exit__(self, *_: Any) -> None:
+        if self.stream is not None:
+            state = machine()
+            state.set_stream(self._outer)
+            state.device_index = self._device
+
+
+class DeviceContext:
+    """`with torch.cuda.device(d)`: `d` is current inside; None or a negative index changes nothing."""
+
+    def __init__(self, device: Any) -> None:
+        index = device_index(device)
+        self.index = None if index is None or index < 0 else check_device(index)
+
+    def __enter__(self) -> None:
+        if self.index is not None:
+            state = machine()
+            self._outer, state.device_index = state.device_index, self.index
+
+    def __exit__(self, *_: Any) -> None:
+        if self.index is not None:
+            machine().device_index = self._outer
+
+
+def check_device(index: int) -> int:
+    """`index`, or CUDA's error when there is no such device."""
+    if not 0 <= index < len(machine().devices):
+        raise RuntimeError(
+            f"CUDA error: invalid device ordinal {index}; virtual_cuda(devices=N) made {len(machine().devices)}"
+        )
+    return index
+
+
+def stream(stream: Stream | None) -> StreamContext:
+    """`torch.cuda.stream`."""
+    return StreamContext(stream)
+
+
+def current_stream(device: Any = None) -> Stream:
+    """`torch.cuda.current_stream`."""
+    return Stream.of(machine().stream(device_index(device)))
+
+
+def default_stream(device: Any = None) -> Stream:
+    """`torch.cuda.default_stream`."""
+    state = machine()
+    index = device_index(device)
+    return Stream.of(state.devices[state.device_index if index is None else index].default)
+
+
+def set_stream(stream: Stream | None) -> None:
+    """`torch.cuda.set_stream`."""
+    if stream is not None:
+        machine().set_stream(stream.state)
+
+
+def synchronize(device: Any = None) -> None:
+    """`torch.cuda.synchronize`: the host waits for everything."""
+    state = machine()
+    with state.lock:
+        state.refuse_in_capture()
+        hostwatch.poll(state)
+        state.acquire("device", None, None)
