@@ -1,8 +1,8 @@
 """racecheck: correctness and race detection for GPU inference engines.
 
-    with racecheck.virtual_cuda(lag="latest"), racecheck.audit() as audit:
-        engine.run(requests)
-    audit.assert_clean()
+with racecheck.virtual_cuda(lag="latest"), racecheck.audit() as audit:
+engine.run(requests)
+audit.assert_clean()
 """
 
 from __future__ import annotations

@@ -75,7 +75,9 @@ class Audit:
         if verdict != "clean":
             from racecheck.report.text import describe_finding
 
-            stories = [describe_finding(finding) for finding in self.findings] or ["ranks issue different collectives"]
+            stories = [describe_finding(finding) for finding in self.findings] or [
+                "ranks issue different collectives"
+            ]
             raise RaceFound("\n\n".join([f"verdict: {verdict}", *stories]))
 
 

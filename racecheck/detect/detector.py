@@ -7,6 +7,9 @@ the reads since, which suffices to catch the first race on every byte).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from racecheck.detect.clocks import Chain, Moment
 from racecheck.detect.evidence import Evidence
 from racecheck.detect.finding import Finding, Side, describe_owner
@@ -29,21 +32,20 @@ class Detector:
         self._shadow = Shadow()
         self._ordering = Ordering(self._access)
         self._tainted: Moment | None = None  # the latest operation that read tainted bytes
-        self._collectives: dict[int, list[tuple[str, r.Collective]]] = {}
+        self._collectives: dict[int, list[str]] = {}
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            **self._ordering.handlers,
+            r.Alloc: self._alloc,
+            r.Free: self._free,
+            r.Collective: self._collective,
+            r.Stale: self._stale,
+        }
 
     def feed(self, record: r.Record) -> None:
         """Account for the next record of the trace."""
-        kind = type(record)
-        if kind is r.Alloc:
-            self._alloc(record)  # type: ignore[arg-type]
-        elif kind is r.Free:
-            self._free(record)  # type: ignore[arg-type]
-        elif kind is r.Collective:
-            self._collectives.setdefault(record.rank, []).append((record.name, record))  # type: ignore[attr-defined]
-        elif kind is r.Stale:
-            self._stale(record)  # type: ignore[arg-type]
-        else:
-            self._ordering.feed(record)
+        handler = self._handlers.get(type(record))
+        if handler is not None:
+            handler(record)
 
     @property
     def verdict(self) -> str:
@@ -60,7 +62,7 @@ class Detector:
         """First position at which ranks issue different collectives: (position, name by rank)."""
         ranks = self._collectives
         for position in range(max((len(calls) for calls in ranks.values()), default=0)):
-            names = {k: c[position][0] if position < len(c) else None for k, c in ranks.items()}
+            names = {k: c[position] if position < len(c) else None for k, c in ranks.items()}
             if len(set(names.values())) > 1:
                 return position, names
         return None
@@ -80,6 +82,9 @@ class Detector:
             self._ordering.host_access(record, (), (record.span,))
         else:
             self._ordering.work(record, record.stream, None, (), (record.span,))
+
+    def _collective(self, record: r.Collective) -> None:
+        self._collectives.setdefault(record.rank, []).append(record.name)
 
     def _stale(self, record: r.Stale) -> None:
         owner = self._shadow.object_at(record.span[0])
@@ -132,8 +137,15 @@ class Detector:
     def _race(self, segment: Segment, prior: Access, access: Access) -> None:
         certain = not segment.tainted
         segment.tainted = True
-        key = (prior.record.loc, access.record.loc, prior.node and prior.node.name, access.node and access.node.name,
-               prior.is_write, access.is_write, segment.object and segment.object.group)  # fmt: skip
+        key = (
+            prior.record.loc,
+            access.record.loc,
+            prior.node and prior.node.name,
+            access.node and access.node.name,
+            prior.is_write,
+            access.is_write,
+            segment.object and segment.object.group,
+        )
         known = self._by_pair.get(key)
         if known is None:
             known = self._by_pair[key] = self._new_race(segment, prior, access, certain)
@@ -150,7 +162,9 @@ class Detector:
         second = Side.of(access, self._ordering.chain(access.moment.chain).name)
         missing = f"nothing orders the {first.what} before the {second.what}"
         limit = segment.object.span[1] - segment.object.span[0] if segment.object else 0
-        return self._keep(Finding("race", name, slot, span, offset, first, second, where, missing, certain, limit=limit))
+        return self._keep(
+            Finding("race", name, slot, span, offset, first, second, where, missing, certain, limit=limit)
+        )
 
     def _keep(self, finding: Finding) -> Finding:
         known = self._by_fingerprint.get(finding.fingerprint)

@@ -82,8 +82,10 @@ def _describe(cause: r.Record | None) -> str:
     if cause is None:
         return "issue order"
     name = {
-        r.StreamWait: "stream wait", r.Await: "thread hand-over", r.DeviceOp: "blocking copy",
-    }.get(type(cause), type(cause).__name__)  # fmt: skip
+        r.StreamWait: "stream wait",
+        r.Await: "thread hand-over",
+        r.DeviceOp: "blocking copy",
+    }.get(type(cause), type(cause).__name__)
     if isinstance(cause, r.Acquire):
         name = f"{cause.scope} {cause.how}"
     return f"{name} at {cause.loc}"

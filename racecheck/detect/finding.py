@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from racecheck.detect.shadow import Access, Object
 from racecheck.trace.records import DeviceOp, Free, HostAccess, Loc, Mark, Replay, Span
 
-
 COPIES = ("h2d", "d2h", "d2d")
 
 
@@ -35,7 +34,9 @@ class Side:
         verb = "write" if access.is_write else "read"
         node, record = access.node, access.record
         # the driver reads a pageable source while the host is in the call
-        on_device = isinstance(record, (DeviceOp, Replay)) and not (node and node.call_reads and verb == "read")
+        on_device = isinstance(record, (DeviceOp, Replay)) and not (
+            node and node.call_reads and verb == "read"
+        )
         if isinstance(record, Free):
             role, what = "free", "free (the block may be handed out again)"
             on_device = record.stream is not None

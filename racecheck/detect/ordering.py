@@ -9,6 +9,7 @@ sync; an event never recorded orders nothing; the legacy default stream and bloc
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from typing import Any
 
 from racecheck.detect.clocks import Chain, Moment
 from racecheck.detect.shadow import Access
@@ -34,15 +35,18 @@ class Ordering:
         self._events: dict[Hashable, tuple[Moment, r.EventRecord]] = {}
         self._signals: dict[Hashable, Moment] = {}
         self._graphs: dict[Hashable, tuple[r.Node, ...]] = {}
-        self._handlers: dict[type, Callable[[r.Record], None]] = {
-            kind: getattr(self, "_" + kind.__name__) for kind in _HANDLED
+        self.handlers: dict[type, Callable[[Any], None]] = {
+            r.HostAccess: self._host_access_record,
+            r.DeviceOp: self._device_op,
+            r.Replay: self._replay,
+            r.Capture: self._capture,
+            r.StreamDeclare: self._stream_declare,
+            r.EventRecord: self._event_record,
+            r.StreamWait: self._stream_wait,
+            r.Acquire: self._acquire,
+            r.Signal: self._signal,
+            r.Await: self._await,
         }
-
-    def feed(self, record: r.Record) -> None:
-        """Account for one record; records that order nothing and touch nothing are passed over."""
-        handler = self._handlers.get(type(record))
-        if handler is not None:
-            handler(record)
 
     def chain(self, index: int) -> Chain:
         """The chain with this index (as found in a `Moment`)."""
@@ -54,15 +58,26 @@ class Ordering:
         for moment in moments:
             chain.join_moment(moment, cause)
 
-    def host_access(self, record: r.Record, reads: tuple[r.Span, ...], writes: tuple[r.Span, ...],
-                    node: r.Node | None = None) -> None:  # fmt: skip
+    def host_access(
+        self,
+        record: r.Record,
+        reads: tuple[r.Span, ...],
+        writes: tuple[r.Span, ...],
+        node: r.Node | None = None,
+    ) -> None:
         """The record's own thread touches memory now."""
         chain = self._thread(record.thread)
         chain.act()
         self._touch(chain, chain.moment(), record, node, reads, writes)
 
-    def work(self, record: r.Record, stream: Hashable, node: r.Node | None,
-             reads: tuple[r.Span, ...], writes: tuple[r.Span, ...]) -> Chain:  # fmt: skip
+    def work(
+        self,
+        record: r.Record,
+        stream: Hashable,
+        node: r.Node | None,
+        reads: tuple[r.Span, ...],
+        writes: tuple[r.Span, ...],
+    ) -> Chain:
         """The record issues work that touches memory when `stream` gets there."""
         chain = self._command(record, stream)
         if node is not None and node.any_reads:
@@ -73,10 +88,10 @@ class Ordering:
 
     # -- records -------------------------------------------------------------------------------
 
-    def _HostAccess(self, record: r.HostAccess) -> None:
+    def _host_access_record(self, record: r.HostAccess) -> None:
         self.host_access(record, record.reads, record.writes)
 
-    def _DeviceOp(self, record: r.DeviceOp) -> None:
+    def _device_op(self, record: r.DeviceOp) -> None:
         node = record.node
         if node.call_reads:
             self.host_access(record, node.call_reads, (), node)
@@ -84,33 +99,35 @@ class Ordering:
         if record.blocking:
             self._thread(record.thread).join(stream, record)
 
-    def _Replay(self, record: r.Replay) -> None:
+    def _replay(self, record: r.Replay) -> None:
         try:
             nodes = self._graphs[record.graph]
         except KeyError:
-            raise TraceError(f"{record.loc}: replay of graph {record.graph!r}, which was never captured") from None
+            raise TraceError(
+                f"{record.loc}: replay of graph {record.graph!r}, which was never captured"
+            ) from None
         for node in nodes:
             self.work(record, record.stream, node, node.reads, node.writes)
 
-    def _Capture(self, record: r.Capture) -> None:
+    def _capture(self, record: r.Capture) -> None:
         self._graphs[record.graph] = record.nodes
 
-    def _StreamDeclare(self, record: r.StreamDeclare) -> None:
+    def _stream_declare(self, record: r.StreamDeclare) -> None:
         chain = self._stream(record.stream)
         if record.blocking and not chain.blocking and record.stream != LEGACY:
             chain.blocking = True
             self._blocking.append(chain)
 
-    def _EventRecord(self, record: r.EventRecord) -> None:
+    def _event_record(self, record: r.EventRecord) -> None:
         self._events[record.event] = (self._command(record, record.stream).moment(), record)
 
-    def _StreamWait(self, record: r.StreamWait) -> None:
+    def _stream_wait(self, record: r.StreamWait) -> None:
         chain = self._command(record, record.stream)
         generation = self._events.get(record.event)
         if generation is not None:
             chain.join_moment(generation[0], record)
 
-    def _Acquire(self, record: r.Acquire) -> None:
+    def _acquire(self, record: r.Acquire) -> None:
         if not record.done:
             return
         thread = self._thread(record.thread)
@@ -127,10 +144,10 @@ class Ordering:
                 for chain in self._blocking:
                     thread.join(chain, record)
 
-    def _Signal(self, record: r.Signal) -> None:
+    def _signal(self, record: r.Signal) -> None:
         self._signals[record.name] = self._thread(record.thread).moment()
 
-    def _Await(self, record: r.Await) -> None:
+    def _await(self, record: r.Await) -> None:
         moment = self._signals.get(record.name)
         if moment is not None:
             self._thread(record.thread).join_moment(moment, record)
@@ -178,15 +195,16 @@ class Ordering:
         self._touch(reader, reader.moment(), record, node, node.any_reads, ())
         stream.join(reader)
 
-    def _touch(self, chain: Chain, moment: Moment, record: r.Record, node: r.Node | None,
-               reads: tuple[r.Span, ...], writes: tuple[r.Span, ...]) -> None:  # fmt: skip
+    def _touch(
+        self,
+        chain: Chain,
+        moment: Moment,
+        record: r.Record,
+        node: r.Node | None,
+        reads: tuple[r.Span, ...],
+        writes: tuple[r.Span, ...],
+    ) -> None:
         if reads:
             self._visit(chain, Access(moment, record, node, False), reads)
         if writes:
             self._visit(chain, Access(moment, record, node, True), writes)
-
-
-_HANDLED = (
-    r.HostAccess, r.DeviceOp, r.Replay, r.Capture, r.StreamDeclare, r.EventRecord, r.StreamWait,
-    r.Acquire, r.Signal, r.Await,
-)  # fmt: skip

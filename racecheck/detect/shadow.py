@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from racecheck.detect.clocks import Moment
@@ -73,7 +74,7 @@ class Shadow:
         self._starts: list[int] = []
         self._segments: dict[int, Segment] = {}
         self._owners: list[int] = []
-        self._objects: dict[int, Object] = {}
+        self._extents: dict[int, tuple[int, Object]] = {}  # start -> end and owner
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -124,12 +125,13 @@ class Shadow:
         """`owner` now lives at its span; without `keep_history` the bytes are fresh. Old segments."""
         lo, hi = owner.span
         old = self.cover(owner.span) if keep_history else self._existing(owner.span)
-        first, last = self._owner_index(lo), bisect_left(self._owners, hi)
-        for start in self._owners[first:last]:
-            del self._objects[start]
-        del self._owners[first:last]
-        self._owners.insert(bisect_left(self._owners, lo), lo)
-        self._objects[lo] = owner
+        first, last = self._extent_index(lo), bisect_left(self._owners, hi)
+        extents = [(lo, hi, owner)]
+        for start in self._owners[first:last]:  # what sticks out of the new owner keeps the old one
+            end, other = self._extents.pop(start)
+            extents += [(a, b, other) for a, b in ((start, lo), (hi, end)) if a < b]
+        self._owners[first:last] = sorted(extent[0] for extent in extents)
+        self._extents.update((a, (b, other)) for a, b, other in extents)
         for segment in old:
             if keep_history:
                 segment.object = owner
@@ -142,14 +144,13 @@ class Shadow:
         index = bisect_right(self._owners, address) - 1
         if index < 0:
             return None
-        owner = self._objects[self._owners[index]]
-        return owner if address < owner.span[1] else None
+        end, owner = self._extents[self._owners[index]]
+        return owner if address < end else None
 
-    def _owner_index(self, lo: int) -> int:
+    def _extent_index(self, lo: int) -> int:
+        """Index of the first extent that ends after `lo`."""
         index = bisect_right(self._owners, lo) - 1
-        if index >= 0 and self._objects[self._owners[index]].span[1] > lo:
-            return index
-        return bisect_left(self._owners, lo)
+        return index if index >= 0 and self._extents[self._owners[index]][0] > lo else index + 1
 
     def _existing(self, span: Span) -> list[Segment]:
         lo, hi = span
@@ -161,10 +162,10 @@ class Shadow:
     def _pieces(self, lo: int, hi: int) -> list[Segment]:
         """New segments for the gap `lo` to `hi`, cut where one object ends and another begins."""
         cuts = [lo]
-        for start in self._owners[self._owner_index(lo) : bisect_left(self._owners, hi)]:
-            cuts += [edge for edge in self._objects[start].span if lo < edge < hi and edge != cuts[-1]]
+        for start in self._owners[self._extent_index(lo) : bisect_left(self._owners, hi)]:
+            cuts += [edge for edge in (start, self._extents[start][0]) if cuts[-1] < edge < hi]
         cuts.append(hi)
-        return [Segment(a, b, self.object_at(a)) for a, b in zip(cuts, cuts[1:], strict=False) if a < b]
+        return [Segment(a, b, self.object_at(a)) for a, b in pairwise(cuts) if a < b]
 
     def _split(self, at: int) -> None:
         index = bisect_right(self._starts, at) - 1

@@ -74,8 +74,16 @@ class PinnedBuffer:
     def _alloc(self, tensor: torch.Tensor, slot: int, kind: str, buffer: str) -> Alloc:
         base = tensor.data_ptr()
         span = (base, base + tensor.numel() * tensor.element_size())
-        return Alloc(thread=thread_name(), loc=self._where, span=span, name=f"{buffer}[{slot}]",
-                     kind=kind, buffer=buffer, slot=slot, reuse=True)  # fmt: skip
+        return Alloc(
+            thread=thread_name(),
+            loc=self._where,
+            span=span,
+            name=f"{buffer}[{slot}]",
+            kind=kind,
+            buffer=buffer,
+            slot=slot,
+            reuse=True,
+        )
 
 
 class Lease:

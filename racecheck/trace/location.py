@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from types import CodeType
+from types import CodeType, FrameType
 
 from racecheck.trace.records import NOWHERE, Loc
 
@@ -51,7 +51,7 @@ def relative(path: str) -> str:
 
 def caller() -> Loc:
     """The innermost frame that is not machinery, or `NOWHERE` when there is none."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         skip = _skip.get(code)

@@ -53,7 +53,8 @@ def subscribe(listener: Listener) -> Iterator[None]:
 @contextmanager
 def announcer(announce: Announcer) -> Iterator[None]:
     """Inside the context a new listener first gets the records of `announce()`: graphs and memory that
-    exist already, without which later records would make no sense."""
+    exist already, without which later records would make no sense.
+    """
     with _lock:
         _announcers.append(announce)
     try:
@@ -83,4 +84,5 @@ class Trace(list[Record]):
     """A kept trace: a listener that remembers every record, so that it can be judged again."""
 
     def __call__(self, record: Record) -> None:
+        """Remember `record`."""
         self.append(record)

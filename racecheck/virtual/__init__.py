@@ -58,4 +58,6 @@ def _announce(state: Machine) -> Iterable[r.Record]:
         if graph is not None and graph.steps is not None:
             yield graph.describe()
     for block in state.pinned.blocks():
-        yield r.Alloc(thread=thread_name(), span=(block.lo, block.hi), kind="pinned", name="pinned memory", reuse=True)
+        yield r.Alloc(
+            thread=thread_name(), span=(block.lo, block.hi), kind="pinned", name="pinned memory", reuse=True
+        )

@@ -56,7 +56,9 @@ def to_copy(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
     on_device = isinstance(src, DeviceTensor)
     if on_device == (device.type == BACKEND if device is not None else on_device):
         if on_device:
-            return _device_operation(state, func, args, {k: v for k, v in kwargs.items() if k != "pin_memory"})
+            return _device_operation(
+                state, func, args, {k: v for k, v in kwargs.items() if k != "pin_memory"}
+            )
         return hostwatch.host_operation(state, func, args, kwargs)
     dtype = kwargs.get("dtype") or src.dtype
     non_blocking = bool(kwargs.get("non_blocking", False))
@@ -90,11 +92,15 @@ def _cpu_like(layout: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         return torch.empty_strided(layout.shape, layout.stride(), dtype=dtype)
 
 
-def _device_like(state: Machine, layout: torch.Tensor, dtype: torch.dtype, device: int | None) -> DeviceTensor:
+def _device_like(
+    state: Machine, layout: torch.Tensor, dtype: torch.dtype, device: int | None
+) -> DeviceTensor:
     from racecheck.virtual.dispatch import empty
 
     elements = layout.untyped_storage().nbytes() // layout.element_size()
-    return empty(state, Shape(tuple(layout.shape), tuple(layout.stride()), dtype, elements * dtype.itemsize), device)
+    return empty(
+        state, Shape(tuple(layout.shape), tuple(layout.stride()), dtype, elements * dtype.itemsize), device
+    )
 
 
 def _move(dst: torch.Tensor, src: torch.Tensor) -> None:

@@ -23,7 +23,12 @@ from racecheck.virtual.tensor import BACKEND, DeviceTensor
 
 CPU = torch.device("cpu")
 #: Index tensors may live on the CPU: PyTorch copies them over first, and waits.
-_INDEXING = {aten.index.Tensor, aten.index_put_.default, aten.index_put.default, aten._index_put_impl_.default}
+_INDEXING = {
+    aten.index.Tensor,
+    aten.index_put_.default,
+    aten.index_put.default,
+    aten._index_put_impl_.default,
+}
 
 
 def dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -53,7 +58,7 @@ def empty(state: Machine, shape: Shape, device: int | None = None) -> DeviceTens
     """A fresh device tensor; its bytes are whatever the block held."""
     block = state.allocate(shape.nbytes, device)
     with torch._C._DisableTorchDispatch():
-        raw = torch.empty(0, dtype=shape.dtype).set_(block.storage, 0, shape.size, shape.stride)
+        raw = torch.empty(0, dtype=shape.dtype).set_(block.bytes.storage, 0, shape.size, shape.stride)
     return DeviceTensor(raw, block, block.device)
 
 
@@ -65,7 +70,7 @@ def _device_operation(state: Machine, func: Any, args: tuple[Any, ...], kwargs: 
     if info.is_view:
         return _view(info, args, kwargs)
     if func in _INDEXING:
-        args = _indices_to_device(args)
+        args = _indices_to_device(state, args)
     tensors: list[DeviceTensor] = []
     raw_args = tuple(_unwrap(arg, tensors) for arg in args)
     raw_kwargs = {name: _unwrap(arg, tensors) for name, arg in kwargs.items()}
@@ -192,8 +197,8 @@ def _unwrap(arg: Any, tensors: list[DeviceTensor]) -> Any:
     if isinstance(arg, torch.Tensor):
         if arg.dim() != 0:
             raise RuntimeError(
-                "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! "
-                "(virtual CUDA: move the CPU tensor with .to('cuda'))"
+                "Expected all tensors to be on the same device, but found at least two devices, cuda:0 "
+                "and cpu! Move the CPU tensor with .to('cuda')"
             )
         return run_raw(arg.clone, (), {})
     if isinstance(arg, (list, tuple)):
@@ -203,8 +208,13 @@ def _unwrap(arg: Any, tensors: list[DeviceTensor]) -> Any:
     return arg
 
 
-def _indices_to_device(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    move = lambda t: t.to(torch.device(BACKEND)) if isinstance(t, torch.Tensor) and not isinstance(t, DeviceTensor) else t  # noqa: E731,E501
+def _indices_to_device(state: Machine, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def move(index: Any) -> Any:
+        on_cpu = isinstance(index, torch.Tensor) and not isinstance(index, DeviceTensor)
+        if not on_cpu:
+            return index
+        return copies.to_copy(state, aten._to_copy.default, (index,), {"device": torch.device(BACKEND)})
+
     return (args[0], [move(index) for index in args[1]], *args[2:])
 
 
@@ -221,7 +231,6 @@ def _spans(tensors: list[DeviceTensor]) -> tuple[r.Span, ...]:
 # -- operations with rules of their own --------------------------------------------------------
 
 
-
 def _factory(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
     """Allocate without a kernel: `empty` and its kin leave the bytes alone."""
     device = kwargs.get("device")
@@ -233,7 +242,9 @@ def _factory(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
     raw_args = tuple(_unwrap(arg, tensors) for arg in args)
     raw_kwargs = {name: _unwrap(arg, tensors) for name, arg in kwargs.items() if name != "pin_memory"}
     with torch._C._DisableTorchDispatch():
-        outs, _ = output_shapes(op_info(func), raw_args, raw_kwargs | {"device": CPU}, shape_key(raw_args, raw_kwargs))
+        outs, _ = output_shapes(
+            op_info(func), raw_args, raw_kwargs | {"device": CPU}, shape_key(raw_args, raw_kwargs)
+        )
     index = device.index if device is not None and device.index is not None else None
     return empty(state, outs[0], like.block.device if index is None and like is not None else index)
 
@@ -252,7 +263,9 @@ def _equal(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
     if not _on_device(args, kwargs):
         return hostwatch.host_operation(state, func, args, kwargs)
     tensors: list[DeviceTensor] = []
-    return _wait_and_run(state, op_info(func), _Call(func, [_unwrap(arg, tensors) for arg in args], {}), tensors)
+    return _wait_and_run(
+        state, op_info(func), _Call(func, [_unwrap(arg, tensors) for arg in args], {}), tensors
+    )
 
 
 def _refuse(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:

@@ -43,11 +43,13 @@ class CUDAGraph:
             stream = state.stream()
             if stream.number == 0:
                 raise RuntimeError(
-                    "CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok to "
-                    "replay them on the default stream.)"
+                    "CUDA graphs must be captured on a non-default stream; replaying them on the default "
+                    "stream is fine"
                 )
             if stream.capture is not None:
-                raise RuntimeError("CUDA error: the stream is already capturing; end the first capture before")
+                raise RuntimeError(
+                    "CUDA error: the stream is already capturing; end the first capture before"
+                )
             self._pool = pool if pool is not None else graph_pool_handle()
             self._capture = Capture(self, ("graph pool", self._pool), streams=[stream])
             stream.capture = self._capture
@@ -78,8 +80,12 @@ class CUDAGraph:
     def describe(self) -> r.Capture:
         """The graph as a trace record."""
         steps = self.steps or []
-        return r.Capture(thread=thread_name(), graph=self.name, nodes=tuple(step.node for step in steps),
-                         locs=tuple(step.loc for step in steps))  # fmt: skip
+        return r.Capture(
+            thread=thread_name(),
+            graph=self.name,
+            nodes=tuple(step.node for step in steps),
+            locs=tuple(step.loc for step in steps),
+        )
 
     def replay(self) -> None:
         """Issue all nodes to the current stream."""
@@ -89,7 +95,9 @@ class CUDAGraph:
                 raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
             stream = state.stream()
             if stream.capture is not None:
-                raise UnsupportedOperation("virtual CUDA cannot capture a replay into another graph; replay it outside")
+                raise UnsupportedOperation(
+                    "virtual CUDA cannot capture a replay into another graph; replay it outside"
+                )
             hostwatch.poll(state)
             runs = [step.run for step in self.steps]
             for run in runs:
@@ -114,13 +122,19 @@ class CUDAGraph:
         self.steps = None
 
 
-class graph:  # noqa: N801 - the name of torch.cuda.graph
+class graph:
     """`with torch.cuda.graph(g, pool=..., stream=...)`: capture into `g`."""
 
     default_capture_stream: Stream | None = None
 
-    def __init__(self, cuda_graph: CUDAGraph, pool: Any = None, stream: Stream | None = None,
-                 capture_error_mode: str = "global", **_: Any) -> None:  # fmt: skip
+    def __init__(
+        self,
+        cuda_graph: CUDAGraph,
+        pool: Any = None,
+        stream: Stream | None = None,
+        capture_error_mode: str = "global",
+        **_: Any,
+    ) -> None:
         self.cuda_graph = cuda_graph
         self.pool = pool
         self.capture_error_mode = capture_error_mode

@@ -53,7 +53,11 @@ def poll(state: Machine) -> None:
         spans = tuple((block.lo + int(a), block.lo + int(b)) for a, b in zip(starts, ends, strict=True))
         snapshot[:] = block.data
         if listening():
-            emit(r.HostAccess(thread=thread_name(), loc=loc, mark=current_mark(), writes=spans, how="bytes", since=since))
+            emit(
+                r.HostAccess(
+                    thread=thread_name(), loc=loc, mark=current_mark(), writes=spans, how="bytes", since=since
+                )
+            )
 
 
 def host_operation(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
@@ -87,8 +91,14 @@ def host_read(state: Machine, tensor: torch.Tensor) -> None:
         state.tell(r.HostAccess, reads=spans_of(tensor))
 
 
-def _note(state: Machine, arg: Any, written: bool, reads: list[r.Span], writes: list[r.Span],
-          blocks: list[PinnedBlock]) -> None:  # fmt: skip
+def _note(
+    state: Machine,
+    arg: Any,
+    written: bool,
+    reads: list[r.Span],
+    writes: list[r.Span],
+    blocks: list[PinnedBlock],
+) -> None:
     if isinstance(arg, (list, tuple)):
         for item in arg:
             _note(state, item, written, reads, writes, blocks)

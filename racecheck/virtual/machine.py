@@ -140,7 +140,9 @@ class Machine:
 
     # -- issuing work --------------------------------------------------------------------------
 
-    def issue(self, node: r.Node, run: Any, *, stream: StreamState | None = None, blocking: bool = False) -> Work | None:
+    def issue(
+        self, node: r.Node, run: Any, *, stream: StreamState | None = None, blocking: bool = False
+    ) -> Work | None:
         """Queue `run` on `stream` (default: current), or add it to the stream's capture."""
         stream = stream or self.stream()
         capture = stream.capture
@@ -151,8 +153,16 @@ class Machine:
             return None
         self.reclaim()
         if listening():
-            emit(r.DeviceOp(thread=thread_name(), loc=caller(), mark=current_mark(), stream=stream.key,
-                            node=node, blocking=blocking))  # fmt: skip
+            emit(
+                r.DeviceOp(
+                    thread=thread_name(),
+                    loc=caller(),
+                    mark=current_mark(),
+                    stream=stream.key,
+                    node=node,
+                    blocking=blocking,
+                )
+            )
         work = self.scheduler.put(stream.queue, run)
         if blocking:
             self.scheduler.force(work)
@@ -178,8 +188,10 @@ class Machine:
         if self.captures:
             for capture in self.captures:
                 capture.error = CAPTURE_ERROR
-            raise torch.AcceleratorError(CAPTURE_ERROR) if hasattr(torch, "AcceleratorError") else RuntimeError(
-                CAPTURE_ERROR
+            raise (
+                torch.AcceleratorError(CAPTURE_ERROR)
+                if hasattr(torch, "AcceleratorError")
+                else RuntimeError(CAPTURE_ERROR)
             )
 
     # -- memory --------------------------------------------------------------------------------
@@ -194,8 +206,16 @@ class Machine:
         for event, _ in uses:  # the allocator asked the event and it was done
             self.tell(r.Acquire, scope="event", target=event, how="query")
         if listening():
-            emit(r.Alloc(thread=thread_name(), loc=caller(), span=block.span, kind="device", reuse=reused,
-                         name=f"device memory of {nbytes} bytes"))  # fmt: skip
+            emit(
+                r.Alloc(
+                    thread=thread_name(),
+                    loc=caller(),
+                    span=block.bytes.span,
+                    kind="device",
+                    reuse=reused,
+                    name=f"device memory of {nbytes} bytes",
+                )
+            )
         return block
 
     def allocate_pinned(self, nbytes: int) -> torch.Tensor:
@@ -203,8 +223,16 @@ class Machine:
         self.reclaim()
         tensor, block, reused = self.pinned.allocate(max(nbytes, 1))
         if listening():
-            emit(r.Alloc(thread=thread_name(), loc=caller(), span=(block.lo, block.hi), kind="pinned",
-                         name=f"pinned memory of {nbytes} bytes", guarded=reused))  # fmt: skip
+            emit(
+                r.Alloc(
+                    thread=thread_name(),
+                    loc=caller(),
+                    span=(block.lo, block.hi),
+                    kind="pinned",
+                    name=f"pinned memory of {nbytes} bytes",
+                    guarded=reused,
+                )
+            )
         return tensor
 
     def note_free(self, block: Block) -> None:
@@ -240,8 +268,8 @@ class Machine:
                 self.tell(r.EventRecord, event=event, stream=key)
                 uses.append((event, user))
         if owner.capture is None:
-            data = block.bytes
-            self.tell(r.Free, span=block.span, stream=owner.key)
+            data = block.bytes.data
+            self.tell(r.Free, span=block.bytes.span, stream=owner.key)
             self.scheduler.put(owner.queue, lambda: data.fill(POISON))
         memory.give_back(block, tuple(uses))
 
@@ -256,7 +284,9 @@ def machine() -> Machine:
         RuntimeError: there is none; device tensors do not outlive their context.
     """
     if _current is None:
-        raise RuntimeError("a virtual CUDA tensor was used outside its virtual_cuda() context; keep the context open")
+        raise RuntimeError(
+            "a virtual CUDA tensor was used outside its virtual_cuda() context; keep the context open"
+        )
     return _current
 
 

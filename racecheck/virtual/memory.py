@@ -39,30 +39,37 @@ def _raw(nbytes: int) -> np.ndarray:
     return whole[start : start + nbytes]
 
 
+class Bytes:
+    """A stretch of host memory that plays device memory. Its address outlives its tensors."""
+
+    __slots__ = ("data", "span", "storage")
+
+    def __init__(self, nbytes: int) -> None:
+        self.data = _raw(nbytes)
+        self.storage = torch.from_numpy(self.data).untyped_storage()
+        base = self.data.ctypes.data
+        self.span = (base, base + nbytes)
+
+
 class Block:
     """Device memory of one tensor and its views. Dropping the last reference frees it.
 
     `pool` is the key of the stream it was allocated on, or of a graph's private pool.
     """
 
-    __slots__ = ("__weakref__", "bytes", "device", "nbytes", "on_free", "other_streams", "pool", "storage")
+    __slots__ = ("__weakref__", "bytes", "device", "on_free", "other_streams", "pool")
 
-    def __init__(
-        self, data: np.ndarray, device: int, pool: Hashable, on_free: Callable[[Block], None]
-    ) -> None:
-        self.bytes = data
-        self.nbytes = data.nbytes
+    def __init__(self, memory: Bytes, device: int, pool: Hashable, on_free: Callable[[Block], None]) -> None:
+        self.bytes = memory
         self.device = device
         self.pool = pool
-        self.storage = torch.from_numpy(data).untyped_storage()
         self.other_streams: set[Hashable] = set()  # record_stream
         self.on_free = on_free
 
     @property
-    def span(self) -> tuple[int, int]:
-        """The address range of the block."""
-        base = self.storage.data_ptr()
-        return base, base + self.nbytes
+    def nbytes(self) -> int:
+        """The size of the block, not of the tensor in it."""
+        return self.bytes.span[1] - self.bytes.span[0]
 
     def __del__(self) -> None:
         self.on_free(self)
@@ -76,7 +83,7 @@ class DeviceMemory:
 
     def __init__(self, device: int, on_free: Callable[[Block], None]) -> None:
         self._device = device
-        self._free: dict[tuple[Hashable, int], list[tuple[np.ndarray, tuple[Use, ...]]]] = {}
+        self._free: dict[tuple[Hashable, int], list[tuple[Bytes, tuple[Use, ...]]]] = {}
         self._on_free = on_free
         self.allocated = 0  # bytes in live blocks
         self.peak = 0
@@ -89,9 +96,9 @@ class DeviceMemory:
         cached = self._free.get((pool, size), [])
         for index in reversed(range(len(cached))):
             if all(work.done for _, work in cached[index][1]):
-                data, uses = cached.pop(index)
-                return Block(data, self._device, pool, self._on_free), True, uses
-        return Block(_raw(size), self._device, pool, self._on_free), False, ()
+                memory, uses = cached.pop(index)
+                return Block(memory, self._device, pool, self._on_free), True, uses
+        return Block(Bytes(size), self._device, pool, self._on_free), False, ()
 
     def give_back(self, block: Block, uses: tuple[Use, ...]) -> None:
         """The block may be handed out again within its pool, once `uses` are done."""

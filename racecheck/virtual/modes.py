@@ -93,8 +93,10 @@ def _is_pinned(func: Any, args: Any, kwargs: Any) -> bool:
 
 
 def _to(func: Any, args: Any, kwargs: Any) -> Any:
-    moved = [backend_device(a) if isinstance(a, (str, torch.device)) or (i == 1 and isinstance(a, int)) else a
-             for i, a in enumerate(args)]  # fmt: skip
+    moved = [
+        backend_device(a) if isinstance(a, (str, torch.device)) or (i == 1 and isinstance(a, int)) else a
+        for i, a in enumerate(args)
+    ]
     if kwargs.get("device") is not None:
         kwargs = {**kwargs, "device": backend_device(kwargs["device"])}
     return func(*moved, **kwargs)
@@ -130,8 +132,8 @@ def _host_value(func: Any, args: Any, kwargs: Any) -> Any:
     if isinstance(tensor, DeviceTensor):
         if func is torch.Tensor.numpy:
             raise TypeError(
-                f"can't convert {tensor.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
-                "host memory first."
+                f"can't convert {tensor.device} device type tensor to numpy; "
+                "copy it to host memory first with Tensor.cpu()"
             )
         tensor = read_back(tensor)
     else:

@@ -94,7 +94,7 @@ def output_shapes(info: OpInfo, args: Any, kwargs: Any, key: Any) -> tuple[list[
         known = _infer(info, args, kwargs)
         if key is not None:
             info.shapes[key] = known
-    return known  # type: ignore[no-any-return]
+    return known
 
 
 def _infer(info: OpInfo, args: Any, kwargs: Any) -> tuple[list[Any], Any]:

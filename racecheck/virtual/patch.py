@@ -71,7 +71,7 @@ class Generator(torch.Generator):
     def __new__(cls, device: Any = "cpu") -> Generator:
         """A generator for `device`; both kinds draw the same numbers from the same seed."""
         wanted = torch.device(device)
-        self = super().__new__(cls, "cpu" if wanted.type == "cuda" else wanted)
+        self = super().__new__(cls, "cpu" if wanted.type == "cuda" else wanted)  # type: ignore[call-arg]
         self._device = torch.device("cuda", wanted.index or 0) if wanted.type == "cuda" else wanted
         return self
 
@@ -87,20 +87,36 @@ def _compile(model: Any = None, **_: Any) -> Any:
 
 
 CUDA: dict[str, Any] = {
-    "is_available": _always(True), "is_initialized": _always(True), "init": _always(None),
-    "device_count": _device_count, "current_device": _current_device, "set_device": _set_device,
-    "get_device_name": _always("racecheck virtual CUDA"), "get_device_capability": _always((9, 0)),
-    "Stream": streams.Stream, "ExternalStream": streams.ExternalStream, "Event": streams.Event,
-    "stream": streams.stream, "StreamContext": streams.StreamContext, "device": streams.DeviceContext,
-    "current_stream": streams.current_stream, "default_stream": streams.default_stream,
-    "set_stream": streams.set_stream, "synchronize": streams.synchronize,
-    "CUDAGraph": graphs.CUDAGraph, "graph": graphs.graph, "graph_pool_handle": graphs.graph_pool_handle,
+    "is_available": _always(True),
+    "is_initialized": _always(True),
+    "init": _always(None),
+    "device_count": _device_count,
+    "current_device": _current_device,
+    "set_device": _set_device,
+    "get_device_name": _always("racecheck virtual CUDA"),
+    "get_device_capability": _always((9, 0)),
+    "Stream": streams.Stream,
+    "ExternalStream": streams.ExternalStream,
+    "Event": streams.Event,
+    "stream": streams.stream,
+    "StreamContext": streams.StreamContext,
+    "device": streams.DeviceContext,
+    "current_stream": streams.current_stream,
+    "default_stream": streams.default_stream,
+    "set_stream": streams.set_stream,
+    "synchronize": streams.synchronize,
+    "CUDAGraph": graphs.CUDAGraph,
+    "graph": graphs.graph,
+    "graph_pool_handle": graphs.graph_pool_handle,
     "is_current_stream_capturing": graphs.is_current_stream_capturing,
     "make_graphed_callables": graphs.make_graphed_callables,
-    "manual_seed": _manual_seed, "manual_seed_all": _manual_seed_all, "empty_cache": _empty_cache,
-    "memory_allocated": _memory_allocated, "max_memory_allocated": _max_memory_allocated,
+    "manual_seed": _manual_seed,
+    "manual_seed_all": _manual_seed_all,
+    "empty_cache": _empty_cache,
+    "memory_allocated": _memory_allocated,
+    "max_memory_allocated": _max_memory_allocated,
     "_lazy_init": _always(None),
-}  # fmt: skip
+}
 
 
 @contextmanager

@@ -22,7 +22,9 @@ class Draw:
         self._info = info
         self._source = source
         self._args = [torch.ones_like(arg) if isinstance(arg, torch.Tensor) else arg for arg in args]
-        self._kwargs = {k: torch.ones_like(v) if isinstance(v, torch.Tensor) else v for k, v in kwargs.items()}
+        self._kwargs = {
+            k: torch.ones_like(v) if isinstance(v, torch.Tensor) else v for k, v in kwargs.items()
+        }
         self.renew()
 
     def renew(self) -> None:

@@ -17,8 +17,6 @@ def device_index(device: Any) -> int | None:
     """The index in `device` (None, int, str, torch.device); None means the current one."""
     if device is None or isinstance(device, int):
         return device
-    if isinstance(device, (Stream, Event)):
-        return device.device.index
     device = torch.device(device)
     if device.type != "cuda":
         raise ValueError(f"Expected a cuda device, but got: {device}")
@@ -127,7 +125,8 @@ class ExternalStream:
 
     def __init__(self, *_: Any, **__: Any) -> None:
         raise UnsupportedOperation(
-            "virtual CUDA has no ExternalStream: a raw cudaStream_t exists on a real GPU only; use torch.cuda.Stream"
+            "virtual CUDA has no ExternalStream: a raw cudaStream_t exists on a real GPU only; "
+            "use torch.cuda.Stream"
         )
 
 
@@ -219,7 +218,9 @@ class Event:
         return (end.time - self.time) / 1000.0
 
     def __repr__(self) -> str:
-        return "<torch.cuda.Event uninitialized>" if self.work is None else f"<torch.cuda.Event {self.key[1]}>"
+        return (
+            "<torch.cuda.Event uninitialized>" if self.work is None else f"<torch.cuda.Event {self.key[1]}>"
+        )
 
 
 class StreamContext:
@@ -263,7 +264,8 @@ def check_device(index: int) -> int:
     """`index`, or CUDA's error when there is no such device."""
     if not 0 <= index < len(machine().devices):
         raise RuntimeError(
-            f"CUDA error: invalid device ordinal {index}; virtual_cuda(devices=N) made {len(machine().devices)}"
+            f"CUDA error: invalid device ordinal {index}; "
+            f"virtual_cuda(devices=N) made {len(machine().devices)}"
         )
     return index
 

@@ -68,10 +68,15 @@ class DeviceTensor(torch.Tensor):
 
     @staticmethod
     def __new__(cls, raw: torch.Tensor, block: Block, device: int) -> DeviceTensor:
-        self = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
-            cls, raw.shape, strides=raw.stride(), storage_offset=raw.storage_offset(), dtype=raw.dtype,
+        """Wrap `raw`, which lies in `block` on device number `device`."""
+        self = torch.Tensor._make_wrapper_subclass(
+            cls,
+            raw.shape,
+            strides=raw.stride(),
+            storage_offset=raw.storage_offset(),
+            dtype=raw.dtype,
             device=torch.device(BACKEND, device),
-        )  # fmt: skip
+        )
         self.raw = raw
         self.block = block
         self._spans = None
@@ -80,7 +85,9 @@ class DeviceTensor(torch.Tensor):
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         from racecheck.virtual.dispatch import dispatch
 
         return dispatch(func, args, kwargs or {})
@@ -110,11 +117,11 @@ class DeviceTensor(torch.Tensor):
         """The address of the first element, as a kernel would get it."""
         return self.raw.data_ptr()
 
-    def untyped_storage(self) -> torch.UntypedStorage:  # type: ignore[override]
+    def untyped_storage(self) -> torch.UntypedStorage:
         """The storage behind the view: equal for tensors that share memory."""
         return self.raw.untyped_storage()
 
-    def record_stream(self, stream: Any) -> None:  # type: ignore[override]
+    def record_stream(self, stream: Any) -> None:
         """`stream` uses this tensor too: its block is not handed out again before that work is done."""
         if stream.state.key != self.block.pool:
             self.block.other_streams.add(stream.state.key)
@@ -138,7 +145,8 @@ def spans_of(tensor: torch.Tensor) -> tuple[Span, ...]:
     if tensor.is_contiguous():
         return ((base, base + tensor.numel() * size),)
     dims = sorted(
-        ((st * size, n) for st, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1 and st), reverse=True
+        ((st * size, n) for st, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1 and st),
+        reverse=True,
     )
     run = size
     while dims and dims[-1][0] <= run:  # innermost dimensions that continue or overlap the run

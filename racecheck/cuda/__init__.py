@@ -1,0 +1,1 @@
+"""Real CUDA: what needs a GPU. Imported only when asked for."""

@@ -1,0 +1,158 @@
+"""What a capture records and a replay repeats."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+N = 64
+
+
+def _loaded() -> torch.Tensor:
+    a = torch.zeros(N, device="cuda")
+    with torch.cuda.stream(torch.cuda.Stream()):
+        a.add_(1).mul_(2)
+        a.copy_(torch.zeros(N).pin_memory(), non_blocking=True)
+    torch.cuda.synchronize()
+    return a
+
+
+def test_capture_executes_nothing():
+    """The captured operations have no effect before the first replay."""
+    a = _loaded()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        a.add_(1)
+    torch.cuda.synchronize()
+    assert a.tolist() == [0] * N
+    graph.replay()
+    graph.replay()
+    assert a.tolist() == [2] * N
+
+
+def test_captured_copy_rereads_its_host_block():
+    """Each replay of a captured pinned H2D reads the block as it is then."""
+    a = _loaded()
+    pinned = torch.full((N,), 1.0).pin_memory()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        a.copy_(pinned, non_blocking=True)
+    for value in (3.0, 4.0):
+        pinned.fill_(value)
+        graph.replay()
+        torch.cuda.synchronize()
+        assert a.tolist() == [value] * N
+
+
+def test_replay_reads_static_inputs_when_it_runs(hold):
+    """A replay behind a held stream sees inputs written on that stream before it."""
+    a = _loaded()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = a * 2
+    stream = torch.cuda.Stream()
+    with hold(stream) as gate, torch.cuda.stream(stream):
+        a.fill_(3)
+        graph.replay()
+        gate.open()
+        stream.synchronize()
+    assert out.tolist() == [6] * N
+
+
+def test_output_keeps_its_address_over_replays():
+    """A graph's output is one static tensor that every replay overwrites."""
+    a = _loaded()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = a + 1
+    graph.replay()
+    torch.cuda.synchronize()
+    first = out.clone()
+    a.fill_(9)
+    graph.replay()
+    assert first.tolist() == [1] * N
+    assert out.tolist() == [10] * N
+
+
+@pytest.mark.parametrize("call", ["stream", "event", "device", "item", "blocking_copy"])
+def test_host_sync_during_capture_is_an_error(call):
+    """Waiting for the device inside a capture fails, and so does the capture."""
+    a = _loaded()
+    pinned = torch.zeros(N).pin_memory()
+    event = torch.cuda.Event()
+    event.record()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with pytest.raises(RuntimeError, match="captur"), torch.cuda.graph(graph):  # noqa: PT012
+        a.add_(1)
+        with pytest.raises(RuntimeError, match="captur"):
+            {
+                "stream": lambda: torch.cuda.current_stream().synchronize(),
+                "event": lambda: torch.cuda.current_stream().record_event().synchronize(),
+                "device": torch.cuda.synchronize,
+                "item": lambda: a[0].item(),
+                "blocking_copy": lambda: a.copy_(pinned),
+            }[call]()
+    torch.cuda.synchronize()
+    assert a.tolist() == [0] * N
+
+
+def test_capture_on_the_default_stream_is_an_error():
+    """Captures need a stream of their own."""
+    _loaded()
+    graph = torch.cuda.CUDAGraph()
+    with pytest.raises(RuntimeError):
+        graph.capture_begin()
+
+
+def test_replay_without_capture_is_an_error():
+    """There is nothing to replay yet."""
+    with pytest.raises(RuntimeError):
+        torch.cuda.CUDAGraph().replay()
+
+
+def test_side_stream_joins_a_capture():
+    """A stream that waits for an event of the capture is captured too."""
+    a = _loaded()
+    b = torch.zeros(N, device="cuda")
+    side = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        a.add_(1)
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            b.add_(2)
+        torch.cuda.current_stream().wait_stream(side)
+        a.add_(b)
+    torch.cuda.synchronize()
+    assert b.tolist() == [0] * N
+    graph.replay()
+    torch.cuda.synchronize()
+    assert a.tolist() == [3] * N
+
+
+def test_capturing_is_visible():
+    """`is_current_stream_capturing` is true inside only."""
+    a = _loaded()
+    graph = torch.cuda.CUDAGraph()
+    assert not torch.cuda.is_current_stream_capturing()
+    with torch.cuda.graph(graph):
+        a.add_(1)
+        assert torch.cuda.is_current_stream_capturing()
+    assert not torch.cuda.is_current_stream_capturing()
+
+
+def test_random_numbers_differ_between_replays():
+    """A captured random operation draws anew at each replay."""
+    a = _loaded()
+    torch.cuda.manual_seed(0)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        a.uniform_()
+    graph.replay()
+    torch.cuda.synchronize()
+    first = a.tolist()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert a.tolist() != first

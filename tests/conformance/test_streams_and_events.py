@@ -1,0 +1,185 @@
+"""What orders work, and what the host learns."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+N = 64
+
+
+def _pair() -> tuple[torch.Tensor, torch.Tensor]:
+    a = torch.zeros(N, device="cuda")
+    b = torch.zeros(N, device="cuda")
+    for stream in (torch.cuda.Stream(), torch.cuda.Stream()):
+        with torch.cuda.stream(stream):
+            a.fill_(0)
+            b.copy_(a)
+    torch.cuda.synchronize()
+    return a, b
+
+
+def test_unrecorded_event_is_done_and_orders_nothing():
+    """An event that was never recorded answers True, and waiting for it returns at once."""
+    event = torch.cuda.Event()
+    assert event.query()
+    event.synchronize()
+    torch.cuda.Stream().wait_event(event)
+
+
+def test_wait_binds_to_the_record_before_it(hold):
+    """A stream wait covers the latest record before the wait, not a later one."""
+    held, free, waiter = (torch.cuda.Stream() for _ in range(3))
+    _pair()
+    event, reached = torch.cuda.Event(), torch.cuda.Event()
+    event.record(free)
+    free.synchronize()
+    with hold(held) as gate:
+        waiter.wait_event(event)
+        event.record(held)
+        reached.record(waiter)
+        reached.synchronize()
+        assert not event.query()
+        gate.open()
+    torch.cuda.synchronize()
+
+
+def test_rerecorded_event_stands_for_the_later_work(hold):
+    """Recording again moves the event: it is pending again."""
+    stream = torch.cuda.Stream()
+    _pair()
+    event = torch.cuda.Event()
+    event.record(stream)
+    event.synchronize()
+    assert event.query()
+    with hold(stream) as gate:
+        event.record(stream)
+        assert not event.query()
+        gate.open()
+        event.synchronize()
+    assert event.query()
+
+
+def test_streams_do_not_wait_for_each_other(hold):
+    """Work on one stream is done while another is held."""
+    held, free = torch.cuda.Stream(), torch.cuda.Stream()
+    a, _ = _pair()
+    with hold(held) as gate:
+        with torch.cuda.stream(held):
+            late = torch.cuda.Event()
+            late.record()
+        with torch.cuda.stream(free):
+            a.fill_(3)
+        free.synchronize()
+        assert not late.query()
+        gate.open()
+    torch.cuda.synchronize()
+    assert a.tolist() == [3] * N
+
+
+def test_pooled_streams_do_not_wait_for_the_default_stream(hold):
+    """PyTorch's streams are non-blocking: the legacy default stream does not order them."""
+    side = torch.cuda.Stream()
+    a, _ = _pair()
+    with hold(torch.cuda.default_stream()) as gate:
+        with torch.cuda.stream(side):
+            a.fill_(4)
+        side.synchronize()
+        gate.open()
+    torch.cuda.synchronize()
+    assert a.tolist() == [4] * N
+
+
+def test_wait_stream_orders_two_streams(hold):
+    """What is issued after `wait_stream` sees all the other stream had."""
+    first, second = torch.cuda.Stream(), torch.cuda.Stream()
+    a, b = _pair()
+    with hold(first) as gate:
+        with torch.cuda.stream(first):
+            a.fill_(5)
+        second.wait_stream(first)
+        with torch.cuda.stream(second):
+            b.copy_(a)
+        assert not second.query()
+        gate.open()
+        second.synchronize()
+    assert b.tolist() == [5] * N
+
+
+def test_stream_query_is_false_while_work_is_queued(hold):
+    """`Stream.query` answers for everything issued so far."""
+    stream = torch.cuda.Stream()
+    a, _ = _pair()
+    with hold(stream) as gate:
+        with torch.cuda.stream(stream):
+            a.fill_(1)
+        assert not stream.query()
+        gate.open()
+        stream.synchronize()
+    assert stream.query()
+
+
+def test_event_timing_needs_to_be_asked_for():
+    """`elapsed_time` of events without timing is an error; with it, it is not negative."""
+    with pytest.raises((ValueError, RuntimeError)):
+        torch.cuda.Event().elapsed_time(torch.cuda.Event())
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    a, _ = _pair()
+    start.record()
+    a.fill_(1)
+    end.record()
+    end.synchronize()
+    assert start.elapsed_time(end) >= 0
+
+
+def test_stream_context_nests_and_restores():
+    """`torch.cuda.stream` sets the current stream and puts the old one back, also after an error."""
+    outer, inner = torch.cuda.Stream(), torch.cuda.Stream()
+    before = torch.cuda.current_stream()
+    with torch.cuda.stream(outer):
+        assert torch.cuda.current_stream() == outer
+        with pytest.raises(KeyError), torch.cuda.stream(inner):  # noqa: PT012
+            assert torch.cuda.current_stream() == inner
+            raise KeyError
+        assert torch.cuda.current_stream() == outer
+    assert torch.cuda.current_stream() == before == torch.cuda.default_stream()
+    with torch.cuda.stream(None):
+        assert torch.cuda.current_stream() == before
+
+
+def test_streams_come_from_a_pool_of_32():
+    """The 33rd stream is the first one again: two "different" streams may be one."""
+    streams = [torch.cuda.Stream() for _ in range(33)]
+    assert streams[32] == streams[0]
+    assert len({s.cuda_stream for s in streams[:32]}) == 32
+
+
+def test_high_priority_streams_are_others():
+    """Priorities have pools of their own."""
+    assert torch.cuda.Stream(priority=-1) != torch.cuda.Stream(priority=0)
+    assert torch.cuda.Stream(priority=-1).priority == -1
+
+
+def test_block_is_reused_at_once_on_its_stream():
+    """A freed device block goes to the next tensor of its size on the same stream."""
+    torch.cuda.synchronize()
+    a = torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
+    address = a.data_ptr()
+    del a
+    assert torch.empty(1 << 20, dtype=torch.uint8, device="cuda").data_ptr() == address
+
+
+def test_record_stream_delays_reuse(hold):
+    """A block that another stream uses is not handed out before that use is done."""
+    side = torch.cuda.Stream()
+    _pair()
+    a = torch.zeros(1 << 20, dtype=torch.uint8, device="cuda")
+    torch.cuda.synchronize()
+    address = a.data_ptr()
+    with hold(side) as gate:
+        a.record_stream(side)
+        del a
+        other = torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
+        assert other.data_ptr() != address
+        gate.open()
+    torch.cuda.synchronize()
