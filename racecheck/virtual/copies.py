@@ -7,9 +7,9 @@
 | D2H pinned, non_blocking | written when the copy retires | returns at once |
 | D2H pageable, or non_blocking=False either way | as above | returns when the copy is done |
 
-Source: the CUDA API's synchronisation behaviour and probes on an H200 (docs/probes.md). A copy that
-changes dtype or layout goes through a temporary on the source's side, as PyTorch's does; the temporary
-is pageable, so a pinned source of another dtype is read during the call.
+Source: the CUDA API's synchronisation behaviour, and tests/conformance run on an H200. A change of dtype
+or a strided destination is worked off on the device, so a pinned source is read late all the same; a
+source that is strided or must be expanded is gathered into a pageable temporary during the call.
 """
 
 from __future__ import annotations
@@ -118,9 +118,8 @@ def _device_to_device(state: Machine, dst: DeviceTensor, src: DeviceTensor) -> N
 def _host_to_device(state: Machine, dst: DeviceTensor, src: torch.Tensor, non_blocking: bool) -> None:
     hostwatch.poll(state)
     block = state.pinned.find(src.data_ptr())
-    direct = src.dtype == dst.dtype and src.is_contiguous() and src.shape == dst.shape
     target = dst.raw
-    if block is not None and direct and dst.raw.is_contiguous():
+    if block is not None and src.is_contiguous() and src.shape == dst.shape:
         node = r.Node(kind="h2d", name="copy_", reads=spans_of(src), writes=dst.spans)
         source = block.alias(src)
         work = state.issue(node, lambda: _move(target, source), blocking=not non_blocking)
@@ -130,8 +129,7 @@ def _host_to_device(state: Machine, dst: DeviceTensor, src: torch.Tensor, non_bl
         return
     with torch._C._DisableTorchDispatch():
         staged = src.to(dst.dtype, copy=True)
-    if not non_blocking or block is None:
-        _forbid_pageable_in_capture(state)
+    _forbid_pageable_in_capture(state)
     reads = spans_of(src) if block is not None else ()
     node = r.Node(kind="h2d", name="copy_", call_reads=reads, writes=dst.spans)
     state.issue(node, lambda: _move(target, staged), blocking=not non_blocking)
@@ -142,6 +140,7 @@ def _device_to_host(state: Machine, dst: torch.Tensor, src: DeviceTensor, non_bl
     block = state.pinned.find(dst.data_ptr())
     source = src.raw
     if block is None:
+        _forbid_pageable_in_capture(state)
         node = r.Node(kind="d2h", name="copy_", reads=src.spans)
         state.issue(node, lambda: _move(dst, source), blocking=True)
         return
@@ -161,4 +160,7 @@ def _device_to_host(state: Machine, dst: torch.Tensor, src: DeviceTensor, non_bl
 
 def _forbid_pageable_in_capture(state: Machine) -> None:
     if state.stream().capture is not None:
-        state.refuse_in_capture()
+        raise RuntimeError(
+            "Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned; "
+            "use tensor.pin_memory() or allocate it with pin_memory=True"
+        )

@@ -51,7 +51,8 @@ class CUDAGraph:
                     "CUDA error: the stream is already capturing; end the first capture before"
                 )
             self._pool = pool if pool is not None else graph_pool_handle()
-            self._capture = Capture(self, ("graph pool", self._pool), streams=[stream])
+            relaxed = capture_error_mode == "relaxed"
+            self._capture = Capture(self, ("graph pool", self._pool), streams=[stream], relaxed=relaxed)
             stream.capture = self._capture
             state.captures.append(self._capture)
 

@@ -61,6 +61,7 @@ class Capture:
     streams: list[StreamState] = field(default_factory=list)
     keep: list[Any] = field(default_factory=list)
     error: str | None = None
+    relaxed: bool = False  # capture_error_mode="relaxed"
 
 
 class Device:
@@ -148,7 +149,7 @@ class Machine:
         capture = stream.capture
         if capture is not None:
             if blocking:
-                self.refuse_in_capture()
+                self.refuse_in_capture(capture)
             capture.steps.append(Step(node, run, caller()))
             return None
         self.reclaim()
@@ -183,10 +184,14 @@ class Machine:
         if listening():
             emit(kind(thread=thread_name(), loc=caller(), mark=current_mark(), **fields))
 
-    def refuse_in_capture(self) -> None:
-        """Raise the error CUDA gives for a call that a capture forbids; the capture becomes invalid."""
-        if self.captures:
-            for capture in self.captures:
+    def refuse_in_capture(self, concerns: Capture | None = None) -> None:
+        """Raise CUDA's error for a host wait or query while a capture is open; it becomes invalid.
+
+        A capture in mode "relaxed" forbids only what `concerns` itself.
+        """
+        broken = [c for c in self.captures if c.relaxed is False or c is concerns]
+        if broken:
+            for capture in broken:
                 capture.error = CAPTURE_ERROR
             raise (
                 torch.AcceleratorError(CAPTURE_ERROR)

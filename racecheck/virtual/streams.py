@@ -87,7 +87,7 @@ class Stream:
         """Is all work issued so far done? True orders the host after it."""
         state = machine()
         with state.lock:
-            state.refuse_in_capture()
+            state.refuse_in_capture(self.state.capture)
             hostwatch.poll(state)
             state.scheduler.progress()
             done = self.state.queue.last is None or self.state.queue.last.done
@@ -98,7 +98,7 @@ class Stream:
         """The host waits for all work issued to this stream so far."""
         state = machine()
         with state.lock:
-            state.refuse_in_capture()
+            state.refuse_in_capture(self.state.capture)
             hostwatch.poll(state)
             state.acquire("stream", self.state.key, self.state.queue.last)
 
@@ -180,7 +180,7 @@ class Event:
                     self.capture.streams.append(target)
                 return
             if target.capture is not None and self.work is not None:
-                state.refuse_in_capture()
+                state.refuse_in_capture(target.capture)
             if self.work is None:
                 return
             hostwatch.poll(state)
@@ -192,7 +192,7 @@ class Event:
         """Is the work it stands for done? True orders the host after it; never recorded is True."""
         state = machine()
         with state.lock:
-            state.refuse_in_capture()
+            state.refuse_in_capture(self.capture)
             hostwatch.poll(state)
             state.scheduler.progress()
             done = self.work is None or self.work.done
@@ -203,7 +203,7 @@ class Event:
         """The host waits for the work it stands for; at once if it was never recorded."""
         state = machine()
         with state.lock:
-            state.refuse_in_capture()
+            state.refuse_in_capture(self.capture)
             hostwatch.poll(state)
             state.acquire("event", self.key, self.work)
 

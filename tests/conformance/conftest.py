@@ -38,7 +38,7 @@ class Open:
 
 @pytest.fixture
 def hold(device: str) -> Callable[[torch.cuda.Stream], AbstractContextManager[Open]]:
-    """Hold a stream, `with hold(stream) as gate:`. What is queued on the stream inside stays undone until `gate.open()`."""
+    """Hold a stream: what is queued on it inside `with hold(stream) as gate` waits for `gate.open()`."""
     if device == "virtual":
 
         def busy(stream: torch.cuda.Stream) -> AbstractContextManager[Open]:

@@ -59,19 +59,70 @@ def test_pageable_h2d_reads_its_source_during_the_call(hold):
     assert a.tolist() == [1] * N
 
 
-def test_pinned_h2d_of_another_dtype_reads_during_the_call(hold):
-    """A dtype change goes through a pageable temporary: a pinned source is then read at once."""
+def test_pinned_h2d_of_another_dtype_reads_late(hold):
+    """A dtype change happens on the device, after the copy: the pinned source is read when it runs."""
     stream = torch.cuda.Stream()
-    _warm(stream)
     pinned = torch.full((N,), 1, dtype=torch.int32).pin_memory()
     a = torch.zeros(N, dtype=torch.int64, device="cuda")
+    with torch.cuda.stream(stream):
+        a.copy_(pinned, non_blocking=True)
     torch.cuda.synchronize()
     with hold(stream) as gate, torch.cuda.stream(stream):
         a.copy_(pinned, non_blocking=True)
         pinned.fill_(2)
         gate.open()
         stream.synchronize()
-    assert a.tolist() == [1] * N
+    assert a.tolist() == [2] * N
+
+
+def test_pinned_h2d_into_a_strided_view_reads_late(hold):
+    """A strided destination is filled on the device: the pinned source is read when the copy runs."""
+    stream = torch.cuda.Stream()
+    pinned, _, _ = _warm(stream)
+    a = torch.zeros(N, 2, dtype=torch.int64, device="cuda")
+    with torch.cuda.stream(stream):
+        a[:, 0].copy_(pinned, non_blocking=True)
+    torch.cuda.synchronize()
+    with hold(stream) as gate, torch.cuda.stream(stream):
+        a[:, 0].copy_(pinned, non_blocking=True)
+        pinned.fill_(2)
+        gate.open()
+        stream.synchronize()
+    assert a.tolist() == [[2, 0]] * N
+
+
+def test_broadcast_pinned_h2d_reads_during_the_call(hold):
+    """A source that must be expanded is expanded on the host first: read at once."""
+    stream = torch.cuda.Stream()
+    pinned, _, _ = _warm(stream)
+    a = torch.zeros(2, N, dtype=torch.int64, device="cuda")
+    with torch.cuda.stream(stream):
+        a.copy_(pinned, non_blocking=True)
+    torch.cuda.synchronize()
+    with hold(stream) as gate, torch.cuda.stream(stream):
+        a.copy_(pinned, non_blocking=True)
+        pinned.fill_(2)
+        gate.open()
+        stream.synchronize()
+    assert a.tolist() == [[1] * N] * 2
+
+
+def test_pinned_d2h_of_another_dtype_lands_late(hold):
+    """The dtype change happens on the device before the copy; the copy lands when it runs."""
+    stream = torch.cuda.Stream()
+    _, a, _ = _warm(stream)
+    out = torch.zeros(N, dtype=torch.float32).pin_memory()
+    a.fill_(7)
+    with torch.cuda.stream(stream):
+        out.copy_(a, non_blocking=True)
+    torch.cuda.synchronize()
+    out.fill_(0)
+    with hold(stream) as gate, torch.cuda.stream(stream):
+        out.copy_(a, non_blocking=True)
+        assert out[0].item() == 0
+        gate.open()
+        stream.synchronize()
+    assert out.tolist() == [7] * N
 
 
 def test_strided_pinned_h2d_reads_during_the_call(hold):

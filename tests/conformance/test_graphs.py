@@ -17,6 +17,21 @@ def _loaded() -> torch.Tensor:
     return a
 
 
+CALLS = {
+    "sync of the stream": lambda a, p, e: torch.cuda.current_stream().synchronize(),
+    "sync of an event in the capture": lambda a, p, e: torch.cuda.current_stream().record_event().synchronize(),
+    "sync of an event outside": lambda a, p, e: e.synchronize(),
+    "sync of the device": lambda a, p, e: torch.cuda.synchronize(),
+    "query of the stream": lambda a, p, e: torch.cuda.current_stream().query(),
+    "query of an event in the capture": lambda a, p, e: torch.cuda.current_stream().record_event().query(),
+    "query of an event outside": lambda a, p, e: e.query(),
+    "wait for an event outside": lambda a, p, e: torch.cuda.current_stream().wait_event(e),
+    "item": lambda a, p, e: a[0].item(),
+    "blocking pinned H2D": lambda a, p, e: a.copy_(p),
+    "blocking D2H": lambda a, p, e: p.copy_(a),
+}
+
+
 def test_capture_executes_nothing():
     """The captured operations have no effect before the first replay."""
     a = _loaded()
@@ -74,7 +89,7 @@ def test_output_keeps_its_address_over_replays():
     assert out.tolist() == [10] * N
 
 
-@pytest.mark.parametrize("call", ["stream", "event", "device", "item", "blocking_copy"])
+@pytest.mark.parametrize("call", CALLS)
 def test_host_sync_during_capture_is_an_error(call):
     """Waiting for the device inside a capture fails, and so does the capture."""
     a = _loaded()
@@ -86,23 +101,68 @@ def test_host_sync_during_capture_is_an_error(call):
     with pytest.raises(RuntimeError, match="captur"), torch.cuda.graph(graph):  # noqa: PT012
         a.add_(1)
         with pytest.raises(RuntimeError, match="captur"):
-            {
-                "stream": lambda: torch.cuda.current_stream().synchronize(),
-                "event": lambda: torch.cuda.current_stream().record_event().synchronize(),
-                "device": torch.cuda.synchronize,
-                "item": lambda: a[0].item(),
-                "blocking_copy": lambda: a.copy_(pinned),
-            }[call]()
+            CALLS[call](a, pinned, event)
     torch.cuda.synchronize()
     assert a.tolist() == [0] * N
 
 
-def test_capture_on_the_default_stream_is_an_error():
-    """Captures need a stream of their own."""
-    _loaded()
+def test_relaxed_capture_allows_waiting_for_others():
+    """In mode "relaxed" the host may ask and wait for work outside the capture."""
+    a = _loaded()
+    event, other = torch.cuda.Event(), torch.cuda.Stream()
+    event.record()
+    torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with pytest.raises(RuntimeError):
-        graph.capture_begin()
+    with torch.cuda.graph(graph, capture_error_mode="relaxed"):
+        a.add_(1)
+        assert event.query()
+        event.synchronize()
+        assert other.query()
+        other.synchronize()
+    graph.replay()
+    assert a.tolist() == [1] * N
+
+
+@pytest.mark.parametrize("direction", ["h2d", "d2h"])
+def test_pageable_copy_in_a_capture_is_refused(direction):
+    """PyTorch refuses to capture a copy of pageable memory; the capture itself stays valid."""
+    a = _loaded()
+    pageable = torch.zeros(N)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        a.add_(1)
+        target, source = (a, pageable) if direction == "h2d" else (pageable, a)
+        with pytest.raises(RuntimeError, match="pinned"):
+            target.copy_(source, non_blocking=True)
+    graph.replay()
+    assert a.tolist() == [1] * N
+
+
+def test_memory_may_be_allocated_in_a_capture():
+    """Device memory comes from the graph's pool; pinning host memory is allowed too."""
+    a = _loaded()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = torch.empty(1 << 20, device="cuda").fill_(2)
+        assert torch.ones(N).pin_memory().is_pinned()
+        a.add_(1)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert out[-1].item() == 2
+
+
+def test_captured_d2h_lands_at_each_replay():
+    """A captured pinned D2H writes the host block when the replay gets there."""
+    a = _loaded()
+    pinned = torch.zeros(N).pin_memory()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        a.add_(1)
+        pinned.copy_(a, non_blocking=True)
+    for count in (1, 2):
+        graph.replay()
+        torch.cuda.synchronize()
+        assert pinned.tolist() == [count] * N
 
 
 def test_replay_without_capture_is_an_error():
