@@ -161,6 +161,6 @@ def _device_to_host(state: Machine, dst: torch.Tensor, src: DeviceTensor, non_bl
 def _forbid_pageable_in_capture(state: Machine) -> None:
     if state.stream().capture is not None:
         raise RuntimeError(
-            "Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned; "
-            "use tensor.pin_memory() or allocate it with pin_memory=True"
+            "Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is "
+            "pinned; use tensor.pin_memory() or allocate it with pin_memory=True"
         )

@@ -272,7 +272,7 @@ class Machine:
                 event = ("record_stream", next(self._serial))
                 self.tell(r.EventRecord, event=event, stream=key)
                 uses.append((event, user))
-        if owner.capture is None:
+        if owner.capture is None and not uses:  # with foreign uses the block is nobody's until they are done
             data = block.bytes.data
             self.tell(r.Free, span=block.bytes.span, stream=owner.key)
             self.scheduler.put(owner.queue, lambda: data.fill(POISON))
