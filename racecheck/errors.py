@@ -19,6 +19,10 @@ class ScenarioError(UsageError):
     """A scenario file cannot be read or does not validate; the message starts with `file:line:`."""
 
 
+class LitmusError(UsageError):
+    """A litmus program is malformed; the message starts with `file:line:column:` and says what was expected."""
+
+
 class TraceError(RacecheckError):
     """A provider emitted records that contradict each other (a replay of a graph never captured).
 
