@@ -83,8 +83,7 @@ def pinned_like(state: Machine, layout: torch.Tensor, dtype: torch.dtype) -> tor
 def _dense_like(src: torch.Tensor, memory_format: torch.memory_format | None) -> torch.Tensor:
     raw = src.raw if isinstance(src, DeviceTensor) else src
     with torch._C._DisableTorchDispatch():
-        meta = torch.empty_strided(raw.shape, raw.stride(), dtype=raw.dtype, device="meta")
-        return torch.empty_like(meta, memory_format=memory_format or torch.preserve_format)
+        return torch.empty_like(raw, memory_format=memory_format or torch.preserve_format)
 
 
 def _cpu_like(layout: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -97,15 +97,48 @@ def output_shapes(info: OpInfo, args: Any, kwargs: Any, key: Any) -> tuple[list[
     return known
 
 
+#: Up to this many elements an operation is tried out on zeros; above, on meta tensors.
+_SMALL = 1 << 20
+
+_DYNAMIC = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
+
+
 def _infer(info: OpInfo, args: Any, kwargs: Any) -> tuple[list[Any], Any]:
+    """Run the operation on stand-ins of the same shapes.
+
+    Zeros on the CPU are tried first: PyTorch's shape functions are Python code that imports its compiler.
+    """
     leaves, spec = tree_flatten((args, kwargs))
-    meta_args, meta_kwargs = tree_unflatten([_meta(leaf) for leaf in leaves], spec)
-    try:
-        result = info.func(*meta_args, **meta_kwargs)
-    except (NotImplementedError, RuntimeError) as error:
-        raise DataDependent(str(error)) from error
-    outs, out_spec = tree_flatten(result)
-    return [_shape(out) if isinstance(out, torch.Tensor) else out for out in outs], out_spec
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    if _DYNAMIC & set(info.func.tags) or (info.func in _INDEXING and _has_mask(args[1])):
+        raise DataDependent(info.name)
+    small = sum(tensor.numel() for tensor in tensors) <= _SMALL and not info.random
+    for stand_in in (_zeros, _meta) if small else (_meta,):
+        example_args, example_kwargs = tree_unflatten([stand_in(leaf) for leaf in leaves], spec)
+        try:
+            result = info.func(*example_args, **example_kwargs)
+        except (NotImplementedError, RuntimeError, IndexError, ValueError) as error:
+            problem = error
+            continue
+        outs, out_spec = tree_flatten(result)
+        return [_shape(out) if isinstance(out, torch.Tensor) else out for out in outs], out_spec
+    raise DataDependent(str(problem)) from problem
+
+
+_INDEXING = {aten.index.Tensor, aten._unsafe_index.Tensor}
+
+
+def _has_mask(indices: Any) -> bool:
+    return any(isinstance(i, torch.Tensor) and i.dtype in (torch.bool, torch.uint8) for i in indices)
+
+
+def _zeros(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        extent = 0 if leaf.numel() == 0 else 1 + sum(
+            (n - 1) * st for n, st in zip(leaf.shape, leaf.stride(), strict=True)
+        )
+        return torch.zeros(extent, dtype=leaf.dtype).as_strided(leaf.shape, leaf.stride())
+    return leaf
 
 
 def _meta(leaf: Any) -> Any:
