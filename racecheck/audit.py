@@ -17,8 +17,7 @@ from racecheck.detect import Detector, Finding
 from racecheck.detect.evidence import Evidence
 from racecheck.detect.repair import check_repair
 from racecheck.errors import Inconclusive, RaceFound
-from racecheck.staging import live_buffers
-from racecheck.trace import Trace, announcer, flush, subscribe
+from racecheck.trace import Trace, flush, subscribe
 from racecheck.trace.records import Record
 
 #: A trace longer than this is not kept: findings then come without a checked repair.
@@ -85,12 +84,7 @@ class Audit:
 def audit() -> Iterator[Audit]:
     """Judge the enclosed code, on whatever device it runs."""
     judge = Audit()
-
-    def staging() -> Iterator[Record]:
-        for buffer in live_buffers():
-            yield from buffer.describe()
-
-    with announcer(staging), subscribe(judge):
+    with subscribe(judge):
         try:
             yield judge
         finally:

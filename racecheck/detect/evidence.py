@@ -50,8 +50,9 @@ class Evidence:
     def device_use(self, owner: Object, access: Access) -> None:
         """Device work used staged memory of `owner`."""
         uses = self._last_use.setdefault(owner.group, {})
-        if uses.get(owner.span[0]) is not access:
-            self.buffers.setdefault(owner.group, BufferEvidence()).staged += 1
+        entry = self.buffers.get(owner.group)
+        if entry is not None and uses.get(owner.span[0]) is not access:
+            entry.staged += 1
         if not access.is_write:
             uses[owner.span[0]] = access
 
@@ -80,7 +81,7 @@ class Evidence:
 
 def _describe(cause: r.Record | None) -> str:
     if cause is None:
-        return "issue order"
+        return "program and issue order"
     name = {
         r.StreamWait: "stream wait",
         r.Await: "thread hand-over",

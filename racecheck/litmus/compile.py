@@ -77,9 +77,9 @@ class Compiler:
                 yield r.StreamWait(thread="", event=event, stream=stream)
             case p.WaitStream(stream=stream, source=source):
                 self._temporary += 1
-                event = ("wait_stream", self._temporary)
-                yield r.EventRecord(thread="", event=event, stream=source)
-                yield r.StreamWait(thread="", event=event, stream=stream)
+                unnamed = ("wait_stream", self._temporary)
+                yield r.EventRecord(thread="", event=unnamed, stream=source)
+                yield r.StreamWait(thread="", event=unnamed, stream=stream)
             case p.Sync():
                 yield self._sync(statement)
             case p.HandOver(op="signal", name=name):

@@ -1,6 +1,6 @@
 """Pinned staging with slots and leases, and the points where a host can be held up."""
 
 from racecheck.staging.delays import delays, host_delay
-from racecheck.staging.pinned import Lease, PinnedBuffer, live_buffers
+from racecheck.staging.pinned import Lease, PinnedBuffer
 
-__all__ = ["Lease", "PinnedBuffer", "delays", "host_delay", "live_buffers"]
+__all__ = ["Lease", "PinnedBuffer", "delays", "host_delay"]

@@ -12,13 +12,11 @@ wait on the slot itself.
 
 from __future__ import annotations
 
-import weakref
-
 import torch
 
 from racecheck.errors import LeaseError
 from racecheck.staging.delays import host_delay
-from racecheck.trace import caller, emit, listening, thread_name
+from racecheck.trace import caller, register, thread_name
 from racecheck.trace.records import Alloc
 
 
@@ -45,7 +43,7 @@ class PinnedBuffer:
         self._device = [torch.empty(shape, dtype=dtype, device=device) for _ in range(slots)]
         self._copied = [torch.cuda.Event() for _ in range(slots)]
         self._generation = [0] * slots
-        _register(self)
+        register(self)
 
     @property
     def bytes_per_slot(self) -> int:
@@ -131,18 +129,3 @@ class Lease:
                 f"{self.buffer.name}[{self.slot}]: lease {self.generation} is out of date, the slot is at "
                 f"{current}; take a new lease for every step"
             )
-
-
-_live: weakref.WeakSet[PinnedBuffer] = weakref.WeakSet()
-
-
-def _register(buffer: PinnedBuffer) -> None:
-    _live.add(buffer)
-    if listening():
-        for record in buffer.describe():
-            emit(record)
-
-
-def live_buffers() -> list[PinnedBuffer]:
-    """Staging buffers that exist now, by name: an audit that starts late names them first."""
-    return sorted(_live, key=lambda buffer: (buffer.name, buffer._host[0].data_ptr()))

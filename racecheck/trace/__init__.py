@@ -2,7 +2,17 @@
 
 from racecheck.trace.context import current_mark, mark, thread_name
 from racecheck.trace.location import caller, ignore_package
-from racecheck.trace.stream import Trace, announcer, emit, flush, flusher, listening, subscribe
+from racecheck.trace.stream import (
+    Trace,
+    announcer,
+    emit,
+    flush,
+    flusher,
+    listening,
+    register,
+    scope,
+    subscribe,
+)
 
 __all__ = [
     "Trace",
@@ -15,6 +25,8 @@ __all__ = [
     "ignore_package",
     "listening",
     "mark",
+    "register",
+    "scope",
     "subscribe",
     "thread_name",
 ]

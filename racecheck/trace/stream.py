@@ -8,8 +8,10 @@ in. With no listener a provider skips building records at all (`listening()` is 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from racecheck.trace.records import Record
 
@@ -20,6 +22,7 @@ Announcer = Callable[[], Iterable[Record]]
 _lock = threading.RLock()
 _announcers: list[Announcer] = []
 _flushers: list[Callable[[], None]] = []
+_scopes: list[list[weakref.ref[Describable]]] = [[]]
 _listeners: list[Listener] = []
 
 
@@ -42,6 +45,10 @@ def subscribe(listener: Listener) -> Iterator[None]:
         for announce in _announcers:
             for record in announce():
                 listener(record)
+        for reference in _scopes[-1]:
+            thing = reference()
+            for record in thing.describe() if thing is not None else ():
+                listener(record)
         _listeners.append(listener)
     try:
         yield
@@ -62,6 +69,32 @@ def announcer(announce: Announcer) -> Iterator[None]:
     finally:
         with _lock:
             _announcers.remove(announce)
+
+
+class Describable(Protocol):
+    """Something that can say, in records, that it exists and what it is called."""
+
+    def describe(self) -> Iterable[Record]:
+        """The records a new listener needs to know it."""
+
+
+def register(thing: Describable) -> None:
+    """Tell listeners about `thing`: those that listen now, and those that come while it is alive."""
+    with _lock:
+        _scopes[-1][:] = [*(known for known in _scopes[-1] if known() is not None), weakref.ref(thing)]
+        if _listeners:
+            for record in thing.describe():
+                emit(record)
+
+
+@contextmanager
+def scope() -> Iterator[None]:
+    """Things registered inside the context belong to it: a listener outside is not told about them."""
+    _scopes.append([])
+    try:
+        yield
+    finally:
+        _scopes.pop()
 
 
 @contextmanager

@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+import torch
+
 from racecheck.errors import UsageError
-from racecheck.trace import announcer, flusher, thread_name
+from racecheck.trace import announcer, flusher, scope, thread_name
 from racecheck.trace import records as r
 from racecheck.virtual import hostwatch
 from racecheck.virtual.lag import parse_lag
@@ -41,13 +43,22 @@ def virtual_cuda(lag: str = "latest", *, devices: int = 1) -> Iterator[None]:
     register_backend()
     state = Machine(policy, devices)
     outer = set_machine(state)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the same sums on every machine, and small operations do not wait for a pool
     try:
-        with patched(), announcer(lambda: _announce(state)), flusher(lambda: hostwatch.poll(state)), modes():
+        with (
+            scope(),
+            patched(),
+            announcer(lambda: _announce(state)),
+            flusher(lambda: hostwatch.poll(state)),
+            modes(),
+        ):
             yield
             with state.lock:
                 hostwatch.poll(state)
                 state.scheduler.force_all()
     finally:
+        torch.set_num_threads(threads)
         set_machine(outer)
 
 

@@ -134,8 +134,10 @@ def _has_mask(indices: Any) -> bool:
 
 def _zeros(leaf: Any) -> Any:
     if isinstance(leaf, torch.Tensor):
-        extent = 0 if leaf.numel() == 0 else 1 + sum(
-            (n - 1) * st for n, st in zip(leaf.shape, leaf.stride(), strict=True)
+        extent = (
+            0
+            if leaf.numel() == 0
+            else 1 + sum((n - 1) * st for n, st in zip(leaf.shape, leaf.stride(), strict=True))
         )
         return torch.zeros(extent, dtype=leaf.dtype).as_strided(leaf.shape, leaf.stride())
     return leaf

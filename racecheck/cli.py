@@ -1,0 +1,225 @@
+"""The command line: options in, a report and an exit code out.
+
+Whatever is wrong with what was typed or with a file is one line on stderr and exit code 2.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+import racecheck
+from racecheck.errors import RacecheckError
+from racecheck.report import Report, text
+from racecheck.report.json import render
+from racecheck.scenario.load import find, load
+from racecheck.scenario.model import MOST_SLOTS, MOST_STEPS, check_lag
+from racecheck.scenario.problems import nearest
+from racecheck.scenario.run import (
+    DEVICES,
+    RUNNERS,
+    Overrides,
+    References,
+    RowPlan,
+    check,
+    check_device,
+    plan_all,
+    run_row,
+)
+
+# Typer carries its own copy of click; its exceptions are reached through the one name that is public.
+_ClickUsageError: Any = typer.BadParameter.__base__
+
+#: Exit code of a bug in racecheck itself: 1 would read as a race.
+INTERNAL_ERROR = 70
+#: Columns of a report that goes to a file or a pipe, which have no width.
+PIPE_WIDTH = 120
+
+app = typer.Typer(
+    name="racecheck",
+    help="Find host/device staging races in LLM inference engines, from ordering instead of luck.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line with `arguments` (those of the process by default); its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a report must not die of a terminal's encoding
+    try:
+        args = None if arguments is None else list(arguments)
+        code = app(args=args, prog_name="racecheck", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except _ClickUsageError as error:
+        return _complain(_one_line(error))
+    except RacecheckError as error:
+        return _complain(" ".join(str(error).split()))
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # keeps the interpreter's exit quiet
+        return 141
+    except typer.Exit as error:
+        return error.exit_code
+    except Exception:
+        traceback.print_exc()
+        print("racecheck: this is a bug in racecheck, not a verdict; please report it", file=sys.stderr)
+        return INTERNAL_ERROR
+
+
+def _complain(line: str) -> int:
+    print(line, file=sys.stderr)
+    return 2
+
+
+def _one_line(error: Any) -> str:
+    """What Typer found wrong with the options, and what to write instead, without its usage text."""
+    command = "racecheck" if error.ctx is None else error.ctx.command_path
+    message = " ".join(error.format_message().split()).removeprefix("Invalid value for ").rstrip(".")
+    message = re.sub(r"^'(--\w+)':", r"\1:", message)
+    message = message.partition(" Did you mean")[0].partition(" (Possible")[0].rstrip(".")
+    if message.startswith("Missing argument 'PATH"):
+        message = "no PATH is given; name a scenario file or a folder of them"
+    if "; " not in message:
+        possible = getattr(error, "possibilities", None)
+        message += f"; write {' or '.join(possible)}" if possible else f"; see {command} --help"
+    return f"{command}: {message[:1].lower()}{message[1:]}"
+
+
+# -- options -------------------------------------------------------------------------------------
+
+
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) < 20 and low <= int(text) <= high):
+            raise typer.BadParameter(f"{text!r} will not do; write a whole number from {low} to {high}")
+        return int(text)
+
+    return parse
+
+
+def _one_of(known: Sequence[str]) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in known:
+            raise typer.BadParameter(f"{text!r} is not known; {nearest(text, known)}")
+        return text
+
+    return parse
+
+
+def _lag(text: str) -> str:
+    try:
+        return check_lag(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"racecheck {racecheck.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _racecheck(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def run(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH...", help="Scenario files, or folders of them.")
+    ],
+    slots: Annotated[
+        int | None,
+        typer.Option(
+            parser=_whole(1, MOST_SLOTS), metavar="N", help="Probe with N slots; nothing is expected."
+        ),
+    ] = None,
+    runner: Annotated[
+        str | None,
+        typer.Option(parser=_one_of(RUNNERS), metavar="NAME", help="Only main, piecewise or eager."),
+    ] = None,
+    device: Annotated[
+        str, typer.Option(parser=_one_of(DEVICES), metavar="NAME", help="virtual or cuda.")
+    ] = "virtual",
+    lag: Annotated[
+        str | None, typer.Option(parser=_lag, metavar="L", help="Virtual device: latest, eager or seed:N.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(parser=_whole(0, 2**32 - 1), metavar="S", help="Draw everything from S.")
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(parser=_whole(1, MOST_STEPS), metavar="N", help="Run N engine steps at most."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
+) -> int:
+    """Run scenarios and check what they expect.
+
+    Exit code 0: all as expected (with --slots: clean). 1: a row is not as expected (with --slots: a race,
+    a stale operand or a hang). 2: an option or a file is wrong. 3: nothing was put to the test.
+    """
+    files = [load(path) for path in find(paths)]
+    overrides = Overrides(slots=slots, runner=runner, device=device, lag=lag, seed=seed, steps=steps)
+    plans = plan_all(files, overrides)
+    check_device(device)
+    for file in files:
+        check(file)
+    report = _run_rows(plans)
+    if json:
+        print(render(report), end="")
+    else:
+        _show(report)
+    return report.exit_code
+
+
+def _run_rows(plans: Sequence[RowPlan]) -> Report:
+    """Run all rows; on a terminal, a line on stderr says how far that is."""
+    references = References()
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed} of {task.total} rows, {task.fields[steps]} steps"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as progress:
+        task = progress.add_task("", total=len(plans), steps=0)
+        steps = itertools.count(1)
+        rows = []
+        for plan in plans:
+            name = f"{plan.file.scenario.name} {plan.runner}, slots {plan.slots}"
+            progress.update(task, description=name)
+            rows.append(run_row(plan, references, lambda: progress.update(task, steps=next(steps))))
+            progress.advance(task)
+    return Report(rows)
+
+
+def _show(report: Report) -> None:
+    console = Console(highlight=False)
+    if console.is_terminal:
+        text.render(report, console)
+    else:
+        width = console.width if os.environ.get("COLUMNS") else PIPE_WIDTH
+        print(text.plain(report, width), end="")

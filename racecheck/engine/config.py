@@ -1,0 +1,60 @@
+"""What an engine is built from: its configuration, and the parts a variant may replace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from racecheck.engine.resources import KV, Attention, Position, Sampler
+from racecheck.engine.results import Results
+from racecheck.engine.runners import EagerRunner, MainRunner, PiecewiseRunner, Rotation
+from racecheck.engine.scheduler import Scheduler
+from racecheck.engine.spec import ModelSpec, preset
+from racecheck.errors import UsageError
+
+RUNNERS = ("main", "piecewise", "eager")
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """Settings of an engine.
+
+    `run_ahead`: steps the host may submit beyond the last one it waited for; 0 is serial. `slots`: copies
+    of a step's buffers, by runner ("main", "piecewise", "eager"); where nothing is said `run_ahead` + 1 and
+    at least 2. `prefill_limit`: requests that may join in one step.
+
+    Runners share buffers, so their counts must be equal to be safe (2 and 3 meet in a slot after a turn).
+    """
+
+    spec: ModelSpec = field(default_factory=lambda: preset("qwen3-tts", "tiny"))
+    run_ahead: int = 1
+    slots: Mapping[str, int] = field(default_factory=dict)
+    prefill_limit: int = 4
+    weight_seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.run_ahead < 0:
+            raise UsageError(f"run_ahead must be 0 or more, not {self.run_ahead}")
+        if self.prefill_limit < 1:
+            raise UsageError(f"prefill_limit must be 1 or more, not {self.prefill_limit}")
+        for runner, count in self.slots.items():
+            if runner not in RUNNERS:
+                raise UsageError(f"slots: no runner {runner!r}; runners are {', '.join(RUNNERS)}")
+            if count < 1:
+                raise UsageError(f"slots[{runner!r}] must be 1 or more, not {count}")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The classes an engine is assembled from. `dataclasses.replace` one to build a variant."""
+
+    kv: Callable[..., KV] = KV
+    attention: Callable[..., Attention] = Attention
+    position: Callable[..., Position] = Position
+    sampler: Callable[..., Sampler] = Sampler
+    main: Callable[..., MainRunner] = MainRunner
+    piecewise: Callable[..., PiecewiseRunner] = PiecewiseRunner
+    eager: Callable[..., EagerRunner] = EagerRunner
+    rotation: Callable[[], Rotation] = Rotation
+    results: Callable[..., Results] = Results
+    scheduler: Callable[..., Scheduler] = Scheduler

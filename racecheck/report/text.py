@@ -1,0 +1,219 @@
+"""The report for people: a table of rows, then what was found, and what a clean verdict rests on.
+
+The words are ASCII and colour is an extra, so it reads the same on a terminal, in a pipe and in a CI log.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from racecheck.detect.finding import Finding, Side
+from racecheck.report.result import Report, Row
+
+STYLES = {
+    "race": "bold red",
+    "stale": "bold red",
+    "hang": "bold magenta",
+    "inconclusive": "yellow",
+    "clean": "green",
+}
+#: With fewer columns the table leaves figures to the details below it.
+NARROW = 100
+#: Orderings beyond this many are counted, not listed: --json has them all.
+REASONS = 3
+
+
+def render(report: Report, console: Console) -> None:
+    """Print `report` to `console`, as wide as that is."""
+    for name in dict.fromkeys(row.scenario for row in report.rows):
+        rows = [row for row in report.rows if row.scenario == name]
+        console.print(_heading(rows[0]))
+        console.print()
+        console.print(_table(rows, wide=console.width >= NARROW))
+        console.print()
+        for row in rows:
+            for part in _details(row, alone=len(report.rows) == 1):
+                console.print(part)
+            console.print()
+    console.print(_summary(report))
+
+
+def plain(report: Report, width: int) -> str:
+    """`report` as text without colour or trailing blanks, `width` columns wide."""
+    return _plain(lambda console: render(report, console), width)
+
+
+def describe_finding(finding: Finding, width: int = 110) -> str:
+    """One finding in full: both accesses, the missing edge, the repair."""
+    return f"{finding.kind}\n" + _plain(lambda console: console.print(_finding(finding, [])), width)
+
+
+def _plain(write: Callable[[Console], None], width: int) -> str:
+    file = io.StringIO()
+    write(Console(file=file, width=width, color_system=None, force_terminal=False, highlight=False))
+    return "".join(line.rstrip() + "\n" for line in file.getvalue().splitlines())
+
+
+# -- the table -----------------------------------------------------------------------------------
+
+
+def _heading(row: Row) -> Text:
+    lag = f", lag {row.lag}" if row.device == "virtual" else ""
+    settings = f"{row.device} device{lag}, seed {row.seed}, {_count(row.steps, 'step')}"
+    return Text.assemble((row.scenario, "bold"), "  ", (settings, "dim"))
+
+
+def _table(rows: list[Row], *, wide: bool) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column("Runner", no_wrap=True)
+    table.add_column("Slots", justify="right", no_wrap=True)
+    table.add_column("Verdict", no_wrap=True)
+    expecting = any(row.expected for row in rows)
+    if expecting:
+        table.add_column("Expected", no_wrap=True)
+    if wide:
+        table.add_column("First buffer", overflow="fold")
+        table.add_column("Steps", justify="right", no_wrap=True)
+        table.add_column("Rewrites", justify="right", no_wrap=True)
+        table.add_column("Open", justify="right", no_wrap=True)
+    table.add_column("Tokens wrong", justify="right")
+    for row in rows:
+        cells: list[RenderableType] = [row.runner, str(row.slots), Text(row.verdict, STYLES[row.verdict])]
+        if expecting:
+            cells.append(_expected(row))
+        if wide:
+            cells += [
+                row.buffer or "-",
+                str(row.steps_run),
+                str(row.evidence.rewrites),
+                str(row.open_windows),
+            ]
+        table.add_row(*cells, f"{len(row.witness)} of {row.requests}" if row.requests else "-")
+    return table
+
+
+def _expected(row: Row) -> Text:
+    if row.expected is None or row.ok:
+        return Text("yes" if row.expected else "-", "green")
+    return Text(f"NO: {row.expected.verdict}", "bold red") if row.problem else Text("untested", "yellow")
+
+
+def _summary(report: Report) -> Text:
+    rows = report.rows
+    broken, untested = sum(bool(row.problem) for row in rows), sum(row.untested for row in rows)
+    if any(row.expected for row in rows):
+        words = [f"{sum(row.ok for row in rows)} of {_count(len(rows), 'row')} as expected"]
+        words += [f"{broken} not"] if broken else []
+    else:
+        words = [f"verdict: {report.verdict}"]
+    words += [f"{untested} not put to the test"] if untested else []
+    style = {0: "bold green", 1: "bold red"}.get(report.exit_code, "bold yellow")
+    return Text(", ".join(words), style)
+
+
+# -- below the table -----------------------------------------------------------------------------
+
+
+def _details(row: Row, *, alone: bool) -> Iterator[RenderableType]:
+    """The row's problem, its findings, or what its verdict rests on."""
+    title = Text.assemble(f"{row.runner}, {_count(row.slots, 'slot')}: ", (row.verdict, STYLES[row.verdict]))
+    if row.problem and row.expected:
+        title.append(f" - {row.problem}", "bold red")
+    yield title
+    if row.reason:
+        yield _indent(Text(row.reason))
+    if row.findings:
+        yield _indent(_finding(row.findings[0], [finding.buffer for finding in row.findings[1:]]))
+    elif row.evidence.rewrites:
+        yield from map(_indent, _certificate(row) if alone else _orderings(row))
+    if row.witness:
+        yield _indent(_witness(row))
+
+
+def _finding(finding: Finding, others: list[str]) -> Table:
+    lo, hi = finding.offset
+    slot = "" if finding.slot is None else f"[{finding.slot}]"
+    sure = "certain" if finding.certain else "may be the consequence of an earlier race"
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True, style="dim")
+    grid.add_column(overflow="fold")
+    what = f" bytes {lo} to {hi}, {_count(finding.count, 'time')}, {sure}"
+    grid.add_row("buffer", Text.assemble((f"{finding.buffer}{slot}", "bold"), what))
+    grid.add_row("first", _side(finding.first))
+    grid.add_row("second", _side(finding.second))
+    grid.add_row("missing", finding.missing)
+    grid.add_row("repair", Text(finding.repair, "bold") if finding.repair else "none found that removes it")
+    if finding.allocated is not None:
+        grid.add_row("made at", f"{finding.allocated} in {finding.allocated.function}")
+    grid.add_row("rule", f"{finding.rule}, fingerprint {finding.fingerprint}")
+    if others:
+        names = ", ".join(dict.fromkeys(others))
+        grid.add_row("more", f"{_count(len(others), 'finding')} on {names} (--json lists them)")
+    return grid
+
+
+def _side(side: Side) -> Text:
+    mark = side.mark
+    doing = [side.chain] if mark.step is None else [side.chain, f"step {mark.step}"]
+    doing += [] if mark.phase is None else [f"phase {mark.phase}"]
+    doing += [] if mark.resource is None else [mark.resource]
+    doing += [] if mark.slot is None else [f"slot {mark.slot}"]
+    place = f"{side.place} in {side.loc.function}"
+    return Text.assemble(f"{side.what} ", (place, "bold"), "\n", (", ".join(doing), "dim"))
+
+
+def _witness(row: Row) -> Text:
+    wrong = row.witness[0]
+    return Text(
+        f"Tokens of {len(row.witness)} of {_count(row.requests, 'request')} differ from the serial run: "
+        f"{wrong.request} in {wrong.wrong} of {_count(wrong.of, 'frame')}, first in frame {wrong.position}."
+    )
+
+
+def _orderings(row: Row) -> Iterator[Text]:
+    reasons: Counter[str] = Counter()
+    for buffer in row.evidence.buffers.values():
+        reasons += buffer.ordered_by
+    yield _checked(row)
+    yield Text(f"ordered by {_ranked(reasons)}")
+
+
+def _certificate(row: Row) -> Iterator[RenderableType]:
+    yield _checked(row)
+    for name, buffer in sorted(row.evidence.buffers.items()):
+        slots = f"{_count(len(buffer.slots), 'slot')}, " if buffer.slots else ""
+        figures = f"  {slots}{_count(buffer.rewrites, 'rewrite')}, {buffer.open_windows} open"
+        yield Text.assemble((name, "bold"), figures)
+        if buffer.ordered_by:
+            yield _indent(Text(_ranked(buffer.ordered_by)))
+
+
+def _checked(row: Row) -> Text:
+    rewritten = sum(bool(buffer.rewrites) for buffer in row.evidence.buffers.values())
+    return Text(
+        f"{_count(row.evidence.rewrites, 'rewrite')} of {_count(rewritten, 'buffer')} checked, "
+        f"{row.open_windows} while an earlier read of the buffer was still open"
+    )
+
+
+def _ranked(reasons: Counter[str]) -> str:
+    ranked = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    words = [f"{reason} ({count})" for reason, count in ranked[:REASONS]]
+    if len(ranked) > REASONS:
+        words.append(f"{len(ranked) - REASONS} more")
+    return ", ".join(words)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _indent(part: RenderableType) -> Padding:
+    return Padding(part, (0, 0, 0, 2))

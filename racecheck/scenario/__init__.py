@@ -1,0 +1,1 @@
+"""Scenario files: a model, a workload and the verdicts its runners must come to."""
