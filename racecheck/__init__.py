@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from racecheck.audit import Audit, audit
+    from racecheck.judge import Audit, audit
     from racecheck.staging import PinnedBuffer, delays, host_delay
     from racecheck.trace import mark
     from racecheck.virtual import virtual_cuda
@@ -19,8 +19,8 @@ __version__ = "0.1.0"
 
 # Imported on first use: the pytest plugin must not pay for torch.
 _HOMES = {
-    "Audit": "racecheck.audit",
-    "audit": "racecheck.audit",
+    "Audit": "racecheck.judge",
+    "audit": "racecheck.judge",
     "PinnedBuffer": "racecheck.staging",
     "delays": "racecheck.staging",
     "host_delay": "racecheck.staging",

@@ -20,7 +20,7 @@ class ScenarioError(UsageError):
 
 
 class LitmusError(UsageError):
-    """A litmus program is malformed; the message starts with `file:line:column:` and says what was expected."""
+    """A litmus program is malformed; the message starts with `file:line:column:`, then what was expected."""
 
 
 class TraceError(RacecheckError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from racecheck.detect.detector import Detector
 from racecheck.detect.finding import Finding
@@ -16,7 +17,7 @@ def check_repair(trace: Iterable[r.Record], finding: Finding) -> str | None:
     second, at every occurrence.
     """
     detector = Detector()
-    for record in with_edges(trace, finding):
+    for record in with_edges(focus(trace, finding), finding):
         detector.feed(record)
     if any(other.fingerprint == finding.fingerprint for other in detector.findings):
         return None
@@ -26,6 +27,31 @@ def check_repair(trace: Iterable[r.Record], finding: Finding) -> str | None:
         return f"{hand_over} {first.chain} (after {first.loc}) before {second.loc}"
     wait = f"make {second.chain} wait for it" if second.is_device else "wait for it on the host"
     return f"record an event on {first.chain} after {first.loc} and {wait} before {second.loc}"
+
+
+def focus(trace: Iterable[r.Record], finding: Finding) -> list[r.Record]:
+    """What of `trace` matters to `finding`: all that orders, and the accesses to its buffer.
+
+    Work that touches other bytes only is left out: a later command on its stream follows the same calls.
+    It stays where it orders by itself, as a blocking call or among blocking streams.
+    """
+    records = list(trace)
+    named = [x.span for x in records if isinstance(x, r.Alloc) and (x.buffer or x.name) == finding.buffer]
+    spans = [finding.span, *named]
+
+    def relevant(node: r.Node) -> bool:
+        touched = (*node.reads, *node.writes, *node.any_reads, *node.call_reads)
+        return any(lo < end and start < hi for lo, hi in touched for start, end in spans)
+
+    if any(isinstance(record, r.StreamDeclare) and record.blocking for record in records):
+        return records
+    kept: list[r.Record] = []
+    for record in records:
+        if isinstance(record, r.Capture):
+            kept.append(replace(record, nodes=tuple(filter(relevant, record.nodes)), locs=()))
+        elif not isinstance(record, r.DeviceOp) or record.blocking or relevant(record.node):
+            kept.append(record)
+    return kept
 
 
 def with_edges(trace: Iterable[r.Record], finding: Finding) -> Iterable[r.Record]:

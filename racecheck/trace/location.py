@@ -16,7 +16,7 @@ from racecheck.trace.records import NOWHERE, Loc
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _MACHINERY = ("trace", "detect", "virtual", "cuda", "staging")
 _ignored: list[str] = [os.path.join(_ROOT, part) + os.sep for part in _MACHINERY]
-_ignored.append(os.path.join(_ROOT, "audit.py"))
+_ignored.append(os.path.join(_ROOT, "judge.py"))
 _ignored += [os.path.join(os.path.dirname(os.__file__), name) for name in ("threading.py", "contextlib.py")]
 _skip: dict[CodeType, bool] = {}
 _locs: dict[tuple[CodeType, int], Loc] = {}

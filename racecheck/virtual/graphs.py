@@ -148,10 +148,8 @@ class graph:
         self.cuda_graph.capture_begin(pool=self.pool, capture_error_mode=self.capture_error_mode)
 
     def __exit__(self, *error: Any) -> None:
-        try:
-            self.cuda_graph.capture_end()
-        finally:
-            self._context.__exit__(*error)
+        self.cuda_graph.capture_end()  # when it raises, the capture stream stays current, as in PyTorch
+        self._context.__exit__(*error)
 
 
 def is_current_stream_capturing() -> bool:

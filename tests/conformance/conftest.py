@@ -25,6 +25,7 @@ def device(request: pytest.FixtureRequest) -> Iterator[str]:
     assert torch.cuda.is_available(), "--race-device cuda needs a GPU"
     faulthandler.dump_traceback_later(WATCHDOG_S, exit=True)
     yield name
+    torch.cuda.set_stream(torch.cuda.default_stream())
     torch.cuda.synchronize()
     faulthandler.cancel_dump_traceback_later()
 

@@ -106,6 +106,17 @@ def test_host_sync_during_capture_is_an_error(call):
     assert a.tolist() == [0] * N
 
 
+def test_failed_capture_leaves_its_stream_current():
+    """PyTorch's `torch.cuda.graph` does not restore the stream when the capture fails."""
+    a = _loaded()
+    before = torch.cuda.current_stream()
+    graph = torch.cuda.CUDAGraph()
+    with pytest.raises(RuntimeError, match="captur"), torch.cuda.graph(graph):  # noqa: PT012
+        a.add_(1)
+        torch.cuda.synchronize()
+    assert torch.cuda.current_stream() != before
+
+
 def test_relaxed_capture_allows_waiting_for_others():
     """In mode "relaxed" the host may ask and wait for work outside the capture."""
     a = _loaded()
@@ -163,6 +174,14 @@ def test_captured_d2h_lands_at_each_replay():
         graph.replay()
         torch.cuda.synchronize()
         assert pinned.tolist() == [count] * N
+
+
+def test_capture_on_the_default_stream_is_an_error():
+    """Captures need a stream of their own."""
+    _loaded()
+    torch.cuda.set_stream(torch.cuda.default_stream())
+    with pytest.raises(RuntimeError, match="non-default stream"):
+        torch.cuda.CUDAGraph().capture_begin()
 
 
 def test_replay_without_capture_is_an_error():

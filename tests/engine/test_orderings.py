@@ -2,7 +2,7 @@
 
 import pytest
 
-from racecheck.audit import audit
+from racecheck import audit
 from racecheck.engine import Engine, EngineConfig
 from racecheck.virtual import virtual_cuda
 
