@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         args = None if arguments is None else list(arguments)
         code = app(args=args, prog_name="racecheck", standalone_mode=False)
-        sys.stdout.flush()
+        print(end="", flush=True)
         return code if isinstance(code, int) else 0
     except _ClickUsageError as error:
         return _complain(_one_line(error))
@@ -70,9 +70,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(" ".join(str(error).split()))
     except (KeyboardInterrupt, typer.Abort):
         return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # keeps the interpreter's exit quiet
-        return 141
+    except (OSError, SystemExit) as error:
+        # Files are read under errors of their own: what is left is stdout, which must stay quiet at exit.
+        # Typer answers a closed pipe by SystemExit(1), which would read as a race.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if not isinstance(error, OSError) or isinstance(error, BrokenPipeError):
+            return 141
+        return _complain(f"racecheck: stdout: {error.strerror}; write the report somewhere else")
     except typer.Exit as error:
         return error.exit_code
     except Exception:
@@ -145,9 +149,7 @@ def _racecheck(
 
 @app.command()
 def run(
-    paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH...", help="Scenario files, or folders of them.")
-    ],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Scenario files, or folders of them.")],
     slots: Annotated[
         int | None,
         typer.Option(
@@ -181,7 +183,7 @@ def run(
     files = [load(path) for path in find(paths)]
     overrides = Overrides(slots=slots, runner=runner, device=device, lag=lag, seed=seed, steps=steps)
     plans = plan_all(files, overrides)
-    check_device(device)
+    check_device(device, lag)
     for file in files:
         check(file)
     report = _run_rows(plans)

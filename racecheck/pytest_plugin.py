@@ -98,7 +98,7 @@ class RowItem(pytest.Item):
         """Run the row."""
         from racecheck.scenario.run import References, check_device, run_row
 
-        check_device(self.plan.device)
+        check_device(self.plan.device, self.config.getoption("race_lag"))
         references = self.config.stash.setdefault(_REFERENCES, References())
         row = run_row(self.plan, references)
         if row.untested and self.plan.device == "cuda" and not row.witness:
@@ -125,12 +125,12 @@ class RowItem(pytest.Item):
 
 
 class RowFailed(AssertionError):
-    """A row did not come to what its scenario expects; the message is the report."""
+    """A row did not come to what its scenario expects: the message says how, then comes the report."""
 
     def __init__(self, row: Row) -> None:
         from racecheck.report import Report, text
 
-        super().__init__(text.plain(Report([row]), width=100))
+        super().__init__(f"{row.problem or row.reason}\n\n{text.plain(Report([row]), width=100)}")
 
 
 def _below_root(message: str, config: pytest.Config) -> str:

@@ -50,7 +50,7 @@ class Row:
     runner: str
     slots: int
     device: str
-    lag: str
+    lag: str | None  # None on a GPU
     seed: int
     steps: int
     verdict: str

@@ -65,7 +65,7 @@ def _plain(write: Callable[[Console], None], width: int) -> str:
 
 
 def _heading(row: Row) -> Text:
-    lag = f", lag {row.lag}" if row.device == "virtual" else ""
+    lag = "" if row.lag is None else f", lag {row.lag}"
     settings = f"{row.device} device{lag}, seed {row.seed}, {_count(row.steps, 'step')}"
     return Text.assemble((row.scenario, "bold"), "  ", (settings, "dim"))
 

@@ -47,7 +47,7 @@ class RowPlan:
     slots: int
     expected: Expected | None
     device: str
-    lag: str
+    lag: str | None  # None on a GPU, which is as late as it is
     seed: int
     steps: int
 
@@ -64,6 +64,7 @@ def plan_rows(file: ScenarioFile, overrides: Overrides) -> list[RowPlan]:
     """
     scenario = file.scenario
     rows = []
+    lag = scenario.lag if overrides.lag is None else overrides.lag
     for runner, table in scenario.runners.items():
         if overrides.runner not in (None, runner):
             continue
@@ -79,7 +80,7 @@ def plan_rows(file: ScenarioFile, overrides: Overrides) -> list[RowPlan]:
                 slots=slots,
                 expected=expected,
                 device=overrides.device,
-                lag=scenario.lag if overrides.lag is None else overrides.lag,
+                lag=lag if overrides.device == "virtual" else None,
                 seed=scenario.seed if overrides.seed is None else overrides.seed,
                 steps=scenario.steps if overrides.steps is None else overrides.steps,
             )
@@ -99,15 +100,18 @@ def plan_all(files: Sequence[ScenarioFile], overrides: Overrides) -> list[RowPla
     return rows
 
 
-def check_device(device: str) -> None:
-    """`UsageError` unless this machine has what `device` needs."""
-    if device == "cuda":
-        import torch
+def check_device(device: str, lag: str | None = None) -> None:
+    """`UsageError` unless this machine has what `device` needs, and `lag` is one it can have."""
+    if device != "cuda":
+        return
+    if lag is not None:
+        raise UsageError(f"lag {lag}: only the virtual device can be late on purpose; leave the lag out")
+    import torch
 
-        if not torch.cuda.is_available():
-            raise UsageError(
-                "--device cuda: PyTorch finds no CUDA GPU here; write --device virtual, which needs none"
-            )
+    if not torch.cuda.is_available():
+        raise UsageError(
+            "--device cuda: PyTorch finds no CUDA GPU here; write --device virtual, which needs none"
+        )
 
 
 @dataclass
@@ -122,7 +126,7 @@ class References:
         key = (scenario.model, scenario.preset, scenario.workload, plan.file.path.parent, plan.device,
                plan.seed, plan.steps)  # fmt: skip
         if key not in self._known:
-            with _device(plan.device, "eager"):
+            with _device("eager" if plan.device == "virtual" else None):
                 self._known[key] = _run_engine(plan, requests, on_step, run_ahead=0, slots={})
         return self._known[key]
 
@@ -173,7 +177,7 @@ def _audited(plan: RowPlan, requests: Sequence[Request], on_step: OnStep) -> _Ou
     tokens: dict[str, Tokens] = {}
     audit = reason = None
     try:
-        with _device(plan.device, plan.lag), racecheck.audit() as audit:
+        with _device(plan.lag), racecheck.audit() as audit:
             tokens = _run_ahead(plan, requests, on_step)
     except Exception as error:
         # A corrupted index may well end the run; the race that corrupted it is the news then.
@@ -211,8 +215,8 @@ def check(file: ScenarioFile) -> None:
     build_requests(file, file.scenario.seed, model_spec(file))
 
 
-def _device(device: str, lag: str) -> AbstractContextManager[object]:
-    return racecheck.virtual_cuda(lag=lag) if device == "virtual" else nullcontext()
+def _device(lag: str | None) -> AbstractContextManager[object]:
+    return nullcontext() if lag is None else racecheck.virtual_cuda(lag=lag)
 
 
 def _run_ahead(plan: RowPlan, requests: Sequence[Request], on_step: OnStep) -> dict[str, Tokens]:

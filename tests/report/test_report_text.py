@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+from samples import make_evidence, make_finding, make_row
+
+from racecheck.report import Report
+from racecheck.report.text import describe_finding, plain, render
+
+FULL = Report(
+    [
+        make_row("race", "race"),
+        make_row("clean", "clean", slots=2),
+        make_row("race", "clean", runner="piecewise"),
+        make_row("inconclusive", "clean", runner="eager"),
+    ]
+)
+
+
+def test_a_report_in_full() -> None:
+    """The whole text: table, findings, certificates, summary."""
+    assert (
+        plain(FULL, 120)
+        == """\
+small  virtual device, lag latest, seed 0, 12 steps
+
+Runner     Slots  Verdict       Expected   First buffer  Steps  Rewrites  Open  Tokens wrong
+main           1  race          yes        sampler.rows     12         6     2        1 of 3
+main           2  clean         yes        -                12         6     2        0 of 3
+piecewise      1  race          NO: clean  sampler.rows     12         6     2        1 of 3
+eager          1  inconclusive  untested   -                12         0     0        0 of 3
+
+main, 1 slot: race
+  buffer   sampler.rows[0] bytes 0 to 16, 3 times, certain
+  first    h2d copy reads at engine/sampler.py:88 in stage
+           stream 1, step 4, phase plan, sampler, slot 0
+  second   host write at engine/sampler.py:85 in stage
+           thread main, step 5, phase plan, sampler
+  missing  nothing orders the h2d copy reads before the host write
+  repair   wait for the copy
+  made at  engine/sampler.py:41 in __init__
+  rule     race/h2d-read-vs-host-write, fingerprint f9a760652f19c920
+  Tokens of 1 of 3 requests differ from the serial run: r1 in 4 of 9 frames, first in frame 2.
+
+main, 2 slots: clean
+  6 rewrites of 1 buffer checked, 2 while an earlier read of the buffer was still open
+  ordered by event sync at engine/loop.py:7 (6)
+
+piecewise, 1 slot: race - expected clean, the verdict is race
+  buffer   sampler.rows[0] bytes 0 to 16, 3 times, certain
+  first    h2d copy reads at engine/sampler.py:88 in stage
+           stream 1, step 4, phase plan, sampler, slot 0
+  second   host write at engine/sampler.py:85 in stage
+           thread main, step 5, phase plan, sampler
+  missing  nothing orders the h2d copy reads before the host write
+  repair   wait for the copy
+  made at  engine/sampler.py:41 in __init__
+  rule     race/h2d-read-vs-host-write, fingerprint f9a760652f19c920
+  Tokens of 1 of 3 requests differ from the serial run: r1 in 4 of 9 frames, first in frame 2.
+
+eager, 1 slot: inconclusive
+  No staging buffer was rewritten.
+
+2 of 4 rows as expected, 1 not, 1 not put to the test
+"""
+    )
+
+
+def test_a_probe_of_one_row_shows_its_whole_certificate() -> None:
+    """A clean verdict says which buffers were rewritten and what ordered each."""
+    assert (
+        plain(Report([make_row()]), 100)
+        == """\
+small  virtual device, lag latest, seed 0, 12 steps
+
+Runner  Slots  Verdict  First buffer  Steps  Rewrites  Open  Tokens wrong
+main        1  clean    -                12         6     2        0 of 3
+
+main, 1 slot: clean
+  6 rewrites of 1 buffer checked, 2 while an earlier read of the buffer was still open
+  sampler.rows  2 slots, 6 rewrites, 2 open
+    event sync at engine/loop.py:7 (6)
+
+verdict: clean
+"""
+    )
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 99, 100, 120, 200])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    """Long names wrap; nothing is cut off."""
+    long = make_finding("code_predictor_sampler.gather_indices")
+    text = plain(Report([*FULL.rows, make_row("race", findings=[long])]), width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "..." not in text
+    assert "code_predictor_sampler.gather_indices" in "".join(line.strip() for line in text.splitlines())
+
+
+def test_a_narrow_table_keeps_what_decides() -> None:
+    """Runner, slots, verdict, expectation and wrong tokens; the figures are below."""
+    header = plain(FULL, 60).splitlines()[2]
+    assert header.split() == ["Runner", "Slots", "Verdict", "Expected", "Tokens", "wrong"]
+
+
+def test_colour_is_an_extra() -> None:
+    """On a terminal the same words in colour; elsewhere no escape at all."""
+    file = io.StringIO()
+    console = Console(file=file, width=120, force_terminal=True, color_system="standard", highlight=False)
+    render(FULL, console)
+    assert "\x1b[1;31mrace" in file.getvalue()
+    assert "\x1b" not in plain(FULL, 120)
+    assert plain(FULL, 120).isascii()
+
+
+def test_further_findings_are_counted_and_named() -> None:
+    """The first one is told in full, the others by buffer."""
+    findings = [make_finding(), make_finding("kv.page_table", certain=False), make_finding("kv.slots")]
+    text = plain(Report([make_row("race", findings=findings)]), 120)
+    assert "more     2 findings on kv.page_table, kv.slots (--json lists them)" in text
+
+
+def test_uncertainty_and_a_missing_repair_are_said() -> None:
+    """What was not proved is not claimed."""
+    text = plain(
+        Report([make_row("race", findings=[make_finding(certain=False, repair=None, allocated=None)])]), 120
+    )
+    assert "may be the consequence of an earlier race" in text
+    assert "repair   none found that removes it" in text
+    assert "made at" not in text
+
+
+def test_markup_in_a_name_is_text() -> None:
+    """A buffer may be called anything."""
+    text = plain(Report([make_row("race", findings=[make_finding("x[red]y[/]")])]), 120)
+    assert "x[red]y[/]" in text
+
+
+def test_many_orderings_are_counted() -> None:
+    """The most frequent three by name."""
+    evidence = make_evidence()
+    evidence.buffers["sampler.rows"].ordered_by.update({f"event sync at x.py:{n}": n for n in range(1, 5)})
+    text = plain(Report([make_row(evidence=evidence)]), 120)
+    assert "loop.py:7 (6), event sync at x.py:4 (4), event sync at x.py:3 (3), 2 more" in text
+
+
+def test_a_finding_on_its_own() -> None:
+    """What an assertion shows: the same block under the kind of finding."""
+    text = describe_finding(make_finding())
+    assert text.startswith("race\nbuffer   sampler.rows[0] bytes 0 to 16")
+    assert "repair   wait for the copy" in text

@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from samples import SCENARIO, make_evidence, make_finding, write_scenario
+
+import racecheck
+import racecheck.engine
+from racecheck.detect.evidence import Evidence
+from racecheck.errors import ScenarioError, UsageError
+from racecheck.report import Expected
+from racecheck.scenario.load import ScenarioFile, load
+from racecheck.scenario.run import (
+    Overrides,
+    References,
+    check,
+    check_device,
+    plan_all,
+    plan_rows,
+    run_row,
+)
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> ScenarioFile:
+    """The sample scenario."""
+    return load(write_scenario(tmp_path))
+
+
+class World:
+    """Stands for engine, device and audit: what they will do, and what they were asked to do."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.verdict = "clean"
+        self.tokens: dict[str, list[tuple[int, ...]]] = {"r0": [(1, 2), (3, 4)], "r1": [(5, 6)], "r2": []}
+        self.failure: Exception | None = None
+
+    @contextmanager
+    def virtual_cuda(self, lag: str) -> Iterator[None]:
+        """Remember the lag."""
+        self.calls.append(("lag", lag))
+        yield
+
+    @contextmanager
+    def audit(self) -> Iterator[Any]:
+        """An audit that comes to `verdict` when it ends."""
+        result = SimpleNamespace(verdict="inconclusive", findings=[], evidence=Evidence())
+        try:
+            yield result
+        finally:
+            result.verdict = self.verdict
+            if self.verdict == "race":
+                result.findings = [make_finding()]
+            if self.verdict != "inconclusive":
+                result.evidence = make_evidence()
+
+    def engine(self, config: Any) -> Any:
+        """An engine that produces `tokens`; the serial one always the right ones."""
+        self.calls.append(("engine", config.run_ahead, dict(config.slots), config.weight_seed))
+
+        def run(requests: Any, steps: int, on_step: Any) -> Any:
+            self.calls.append(("run", steps))
+            if on_step is not None:
+                on_step(None)
+            if config.run_ahead and self.failure is not None:
+                raise self.failure
+            return self.tokens if config.run_ahead else World().tokens
+
+        return SimpleNamespace(run=run)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    """Engine, device and audit replaced."""
+    world = World()
+    monkeypatch.setattr(racecheck, "virtual_cuda", world.virtual_cuda, raising=False)
+    monkeypatch.setattr(racecheck, "audit", world.audit, raising=False)
+    monkeypatch.setattr(racecheck.engine, "Engine", world.engine)
+    return world
+
+
+# -- which rows ----------------------------------------------------------------------------------
+
+
+def test_a_scenario_runs_what_it_lists(small: ScenarioFile) -> None:
+    """One row for each runner and slot count with an expectation."""
+    rows = [(row.runner, row.slots, row.expected) for row in plan_rows(small, Overrides())]
+    assert rows == [
+        ("main", 1, Expected("race")),
+        ("main", 2, Expected("clean")),
+        ("piecewise", 1, Expected("race", "sampler.rows")),
+    ]
+
+
+def test_slots_make_a_probe_of_each_runner(small: ScenarioFile) -> None:
+    """A probe expects nothing, also where the scenario would."""
+    rows = [(row.runner, row.slots, row.expected) for row in plan_rows(small, Overrides(slots=2))]
+    assert rows == [("main", 2, None), ("piecewise", 2, None)]
+
+
+def test_overrides_win(small: ScenarioFile) -> None:
+    """Every setting of the command replaces the scenario's own; without one that stands."""
+    [row] = plan_rows(small, Overrides(runner="piecewise", lag="eager", seed=9, steps=5))
+    assert (row.runner, row.lag, row.seed, row.steps, row.device) == ("piecewise", "eager", 9, 5, "virtual")
+    [row] = plan_rows(small, Overrides(runner="piecewise"))
+    assert (row.lag, row.seed, row.steps) == ("latest", 0, 12)
+
+
+def test_a_runner_that_no_scenario_has(small: ScenarioFile) -> None:
+    """Nothing to run is a mistake; the line names what there is."""
+    with pytest.raises(
+        UsageError, match=r"^--runner eager: no scenario here .*; write one of main, piecewise$"
+    ):
+        plan_all([small], Overrides(runner="eager"))
+
+
+def test_the_other_runners_are_kept_safe(small: ScenarioFile) -> None:
+    """A row is about one runner: the others get at least two slots, and never fewer than it."""
+    one, three = (plan_rows(small, Overrides(runner="main", slots=n))[0] for n in (1, 3))
+    assert one.all_slots() == {"main": 1, "piecewise": 2, "eager": 2}
+    assert three.all_slots() == {"main": 3, "piecewise": 3, "eager": 3}
+
+
+def test_a_model_that_does_not_exist(tmp_path: Path) -> None:
+    """The line of the scenario that names it, and the models there are."""
+    path = write_scenario(tmp_path, SCENARIO.replace('"qwen3-tts"', '"qwen9"'))
+    with pytest.raises(ScenarioError, match=r"small.toml:3: model: .*qwen9.*; .*qwen3-tts"):
+        check(load(path))
+
+
+def test_no_gpu_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--device cuda` without a GPU is a mistake of usage, and nothing runs."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    check_device("virtual")
+    with pytest.raises(UsageError, match=r"^--device cuda: .*; write --device virtual"):
+        check_device("cuda")
+
+
+def test_a_gpu_cannot_be_told_to_lag() -> None:
+    """Rather than ignoring the option."""
+    with pytest.raises(UsageError, match=r"^lag eager: only the virtual device .*; leave the lag out$"):
+        check_device("cuda", "eager")
+
+
+# -- one row -------------------------------------------------------------------------------------
+
+
+def test_a_row_is_audited_against_a_serial_reference(small: ScenarioFile, world: World) -> None:
+    """First the serial reference with nothing late, then the row with its own lag and slots."""
+    plan = plan_rows(small, Overrides(runner="main", slots=1, seed=4))[0]
+    row = run_row(plan, References())
+    others = {"main": 1, "piecewise": 2, "eager": 2}
+    assert world.calls == [
+        ("lag", "eager"), ("engine", 0, {}, 4), ("run", 12),
+        ("lag", "latest"), ("engine", 1, others, 4), ("run", 12),
+    ]  # fmt: skip
+    assert (row.verdict, row.requests, row.witness, row.ok) == ("clean", 2, [], True)
+    assert (row.steps, row.steps_run) == (12, 1)
+
+
+def test_the_reference_is_computed_once(small: ScenarioFile, world: World) -> None:
+    """Rows that differ in runner, slots or lag share it; another seed or length needs its own."""
+    references = References()
+    plan = plan_rows(small, Overrides())[0]
+    for same in (plan, replace(plan, slots=2), replace(plan, lag="eager"), replace(plan, runner="eager")):
+        run_row(same, references)
+    serial = [call for call in world.calls if call[:2] == ("engine", 0)]
+    assert len(serial) == 1
+    for other in (replace(plan, seed=1), replace(plan, steps=3)):
+        run_row(other, references)
+    assert len([call for call in world.calls if call[:2] == ("engine", 0)]) == 3
+
+
+def test_wrong_tokens_are_a_witness(small: ScenarioFile, world: World) -> None:
+    """What differs is named by request and frame."""
+    world.verdict, world.tokens = "race", {"r0": [(1, 2), (3, 9)], "r1": [(5, 6)], "r2": []}
+    row = run_row(plan_rows(small, Overrides())[0], References())
+    assert [(w.request, w.position, w.expected, w.found) for w in row.witness] == [("r0", 1, (3, 4), (3, 9))]
+    assert (row.verdict, row.buffer, row.ok) == ("race", "sampler.rows", True)
+
+
+def test_a_clean_verdict_with_wrong_tokens_is_not_ok(small: ScenarioFile, world: World) -> None:
+    """The oracle of the oracle: tokens must not differ where every access is ordered."""
+    world.tokens = {"r0": [(1, 2), (3, 9)], "r1": [(5, 6)], "r2": []}
+    row = run_row(plan_rows(small, Overrides(slots=2))[0], References())
+    assert row.verdict == "clean"
+    assert not row.ok
+
+
+def test_nothing_rewritten_is_inconclusive(small: ScenarioFile, world: World) -> None:
+    """The row says why."""
+    world.verdict = "inconclusive"
+    row = run_row(plan_rows(small, Overrides(slots=2))[0], References())
+    assert row.untested
+    assert "No staging buffer was rewritten" in str(row.reason)
+
+
+def test_a_run_that_a_race_broke_is_a_race(small: ScenarioFile, world: World) -> None:
+    """A corrupted index may end the run: the race is reported, not the index."""
+    world.verdict, world.failure = "race", IndexError("index 7 is out of bounds")
+    row = run_row(plan_rows(small, Overrides())[0], References())
+    assert (row.verdict, row.requests) == ("race", 0)
+    assert "IndexError" in str(row.reason)
+
+
+def test_a_run_that_breaks_without_a_race_is_an_error(small: ScenarioFile, world: World) -> None:
+    """A bug must not pass for a verdict."""
+    world.failure = IndexError("index 7 is out of bounds")
+    with pytest.raises(IndexError):
+        run_row(plan_rows(small, Overrides())[0], References())
+
+
+def test_a_real_gpu_is_not_audited_yet(small: ScenarioFile, world: World) -> None:
+    """No virtual device, no audit: the tokens are compared, and the verdict says what it is not."""
+    row = run_row(plan_rows(small, Overrides(device="cuda"))[0], References())
+    assert not [call for call in world.calls if call[0] == "lag"]
+    assert (row.verdict, row.requests, row.lag) == ("inconclusive", 2, None)
+    assert "not audited" in str(row.reason)
+
+
+def test_progress_is_told_for_every_step(small: ScenarioFile, world: World) -> None:
+    """Of the reference, too."""
+    steps: list[int] = []
+    run_row(plan_rows(small, Overrides())[0], References(), lambda: steps.append(1))
+    assert len(steps) == 2
+
+
+# -- the real thing ------------------------------------------------------------------------------
+
+
+def test_piecewise_with_one_slot_races_for_real() -> None:
+    """The shipped scenario's exposed case: a race on the named buffer, and tokens that witness it."""
+    file = load(ROOT / "scenarios" / "qwen3-tts.toml")
+    [plan] = plan_rows(file, Overrides(runner="piecewise", slots=1, steps=20))
+    row = run_row(plan, References())
+    assert (row.verdict, row.buffer) == ("race", "code_predictor_sampler.gather_indices")
+    assert row.findings[0].certain
+    assert row.findings[0].repair
+    assert row.witness
+    assert not row.ok
