@@ -107,7 +107,7 @@ class Finding:
 def describe_owner(owner: Object | None, span: Span) -> tuple[str, int | None, tuple[int, int], Loc | None]:
     """Buffer name, slot, byte offsets in the object and allocation site of the bytes `span`."""
     if owner is None:
-        return f"memory at {span[0]:#x}", None, (0, span[1] - span[0]), None
+        return "memory that no allocation names", None, (0, span[1] - span[0]), None
     base = owner.span[0]
     where = owner.where.loc if owner.where is not None else None
     return owner.group, owner.slot, (span[0] - base, span[1] - base), where

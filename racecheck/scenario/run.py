@@ -184,13 +184,18 @@ def _audited(plan: RowPlan, requests: Sequence[Request], on_step: OnStep) -> _Ou
         if audit is None or audit.verdict not in WRONG:
             raise
         reason = f"The run ended early with {type(error).__name__}: tokens were not compared."
-    if audit.verdict == "inconclusive":
+    verdict = audit.verdict
+    untested = sorted(name for name, buffer in audit.evidence.buffers.items() if not buffer.rewrites)
+    if verdict == "inconclusive":
         reason = "No staging buffer was rewritten, so nothing was put to the test: run more steps."
+    elif verdict == "clean" and untested:  # a certificate for some of the engine's buffers is none for it
+        verdict = "inconclusive"
+        reason = f"Never rewritten, so not put to the test: {', '.join(untested)}. Run more steps."
     # A report outlives the run: it must not keep the trace, and through it the device's memory.
     findings = [replace(finding, pairs=[]) for finding in audit.findings]
     evidence = Evidence()
     evidence.buffers = audit.evidence.buffers
-    return _Outcome(tokens, audit.verdict, reason, findings, evidence)
+    return _Outcome(tokens, verdict, reason, findings, evidence)
 
 
 def _on_gpu(plan: RowPlan, requests: Sequence[Request], on_step: OnStep) -> _Outcome:

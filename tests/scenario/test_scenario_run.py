@@ -12,7 +12,7 @@ from samples import SCENARIO, make_evidence, make_finding, write_scenario
 
 import racecheck
 import racecheck.engine
-from racecheck.detect.evidence import Evidence
+from racecheck.detect.evidence import BufferEvidence, Evidence
 from racecheck.errors import ScenarioError, UsageError
 from racecheck.report import Expected
 from racecheck.scenario.load import ScenarioFile, load
@@ -43,6 +43,7 @@ class World:
         self.verdict = "clean"
         self.tokens: dict[str, list[tuple[int, ...]]] = {"r0": [(1, 2), (3, 4)], "r1": [(5, 6)], "r2": []}
         self.failure: Exception | None = None
+        self.evidence = make_evidence()
 
     @contextmanager
     def virtual_cuda(self, lag: str) -> Iterator[None]:
@@ -61,7 +62,7 @@ class World:
             if self.verdict == "race":
                 result.findings = [make_finding()]
             if self.verdict != "inconclusive":
-                result.evidence = make_evidence()
+                result.evidence = self.evidence
 
     def engine(self, config: Any) -> Any:
         """An engine that produces `tokens`; the serial one always the right ones."""
@@ -202,6 +203,16 @@ def test_nothing_rewritten_is_inconclusive(small: ScenarioFile, world: World) ->
     row = run_row(plan_rows(small, Overrides(slots=2))[0], References())
     assert row.untested
     assert "No staging buffer was rewritten" in str(row.reason)
+
+
+def test_a_buffer_never_rewritten_is_inconclusive(small: ScenarioFile, world: World) -> None:
+    """Clean needs evidence for every staged buffer; the row names those that have none."""
+    world.verdict = "clean"
+    assert run_row(plan_rows(small, Overrides(slots=2))[0], References()).verdict == "clean"
+    world.evidence.buffers["kv.page_table"] = BufferEvidence()
+    row = run_row(plan_rows(small, Overrides(slots=2))[0], References())
+    assert row.verdict == "inconclusive"
+    assert "kv.page_table" in str(row.reason)
 
 
 def test_a_run_that_a_race_broke_is_a_race(small: ScenarioFile, world: World) -> None:

@@ -16,6 +16,7 @@ from racecheck.engine.request import Batch
 from racecheck.engine.resources.base import Layout, Resource, padded
 from racecheck.engine.resources.kv import KV
 from racecheck.engine.spec import ModelSpec
+from racecheck.staging import PinnedBuffer
 
 
 class Schedule(NamedTuple):
@@ -32,7 +33,9 @@ class Attention(Resource):
     def __init__(self, spec: ModelSpec, num_slots: int) -> None:
         super().__init__("attention", num_slots)
         self._sizes = (spec.max_tokens, spec.max_tokens, spec.max_batch)
-        self._schedule = self.stage("schedule", (sum(self._sizes),), torch.int32)
+        self._schedule = self.stage(
+            PinnedBuffer(f"{self.name}.schedule", (sum(self._sizes),), torch.int32, slots=num_slots)
+        )
         self._dtype = spec.dtype
         self._kv_heads = spec.talker.kv_heads
         reach = spec.pages_per_request * spec.page_size

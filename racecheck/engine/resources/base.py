@@ -37,13 +37,9 @@ class Resource:
         self.buffers: list[PinnedBuffer] = []
         self._declared: dict[int, tuple[Batch, Layout]] = {}
 
-    def stage(self, suffix: str, shape: tuple[int, ...], dtype: torch.dtype) -> PinnedBuffer:
-        """Add the staged buffer `name.suffix`.
-
-        Its device twins start as zeros, which address padding everywhere: what a capture's warm-up needs.
-        """
-        buffer = PinnedBuffer(f"{self.name}.{suffix}", shape, dtype, slots=self.num_slots)
-        for slot in range(self.num_slots):
+    def stage(self, buffer: PinnedBuffer) -> PinnedBuffer:
+        """Add a staged buffer. Its device twins become zeros, which address padding: what a warm-up needs."""
+        for slot in range(buffer.slots):
             buffer.device_view(slot).zero_()
         self.buffers.append(buffer)
         return buffer

@@ -10,6 +10,7 @@ from torch import Tensor
 from racecheck.engine.request import Batch, Entry
 from racecheck.engine.resources.base import Layout, Resource, padded
 from racecheck.engine.spec import ModelSpec
+from racecheck.staging import PinnedBuffer
 
 # Padding rows must write and read somewhere: page 0 belongs to no request.
 SINK_PAGE = 0
@@ -25,8 +26,17 @@ class KV(Resource):
     def __init__(self, spec: ModelSpec, num_slots: int) -> None:
         super().__init__("kv", num_slots)
         self._spec = spec
-        self._page_table = self.stage("page_table", (spec.max_batch, spec.pages_per_request), torch.int32)
-        self._write_slots = self.stage("write_slots", (spec.max_tokens,), torch.int64)
+        self._page_table = self.stage(
+            PinnedBuffer(
+                f"{self.name}.page_table",
+                (spec.max_batch, spec.pages_per_request),
+                torch.int32,
+                slots=num_slots,
+            )
+        )
+        self._write_slots = self.stage(
+            PinnedBuffer(f"{self.name}.write_slots", (spec.max_tokens,), torch.int64, slots=num_slots)
+        )
         pages = 1 + spec.max_requests * spec.pages_per_request
         heads = spec.talker.kv_heads
         shape = (pages * heads, spec.page_size, spec.talker.head_dim)

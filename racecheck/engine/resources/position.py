@@ -8,6 +8,7 @@ from torch import Tensor
 from racecheck.engine.request import Batch
 from racecheck.engine.resources.base import Layout, Resource, padded
 from racecheck.engine.spec import ModelSpec
+from racecheck.staging import PinnedBuffer
 
 
 class Position(Resource):
@@ -16,7 +17,7 @@ class Position(Resource):
     def __init__(self, spec: ModelSpec, num_slots: int) -> None:
         super().__init__("position", num_slots)
         self._size = spec.max_tokens
-        self._ids = self.stage("ids", (self._size,), torch.int64)
+        self._ids = self.stage(PinnedBuffer(f"{self.name}.ids", (self._size,), torch.int64, slots=num_slots))
 
     def layout(self, batch: Batch) -> Layout:
         """One position a packed token."""

@@ -15,6 +15,7 @@ from torch import Tensor
 from racecheck.engine.request import Batch, Request
 from racecheck.engine.resources.base import Layout, Resource, padded
 from racecheck.engine.spec import ModelSpec, SamplingSpec
+from racecheck.staging import PinnedBuffer
 
 # Padding rows of a bucket read and write row 0, which belongs to no request; requests get rows from 1.
 DUMMY_ROW = 0
@@ -46,7 +47,9 @@ class Sampler(Resource):
         self._batch = spec.max_batch
         self._top_k = min(sampling.top_k, vocab)
         self._penalty = sampling.penalty
-        self._gather_indices = self.stage("gather_indices", (self._batch,), torch.int64)
+        self._gather_indices = self.stage(
+            PinnedBuffer(f"{self.name}.gather_indices", (self._batch,), torch.int64, slots=num_slots)
+        )
         rows = 1 + spec.max_requests
         self._temperature = torch.ones(rows, 1, device="cuda")
         self._seed = torch.zeros(rows, dtype=torch.int64, device="cuda")

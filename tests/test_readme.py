@@ -1,0 +1,26 @@
+"""The README shows what the tool prints."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_outputs_in_the_readme_are_current():
+    """Every command's output in README.md is what the command prints today."""
+    done = subprocess.run(
+        [sys.executable, "docs/refresh.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_links_in_the_readme_exist():
+    """Relative links lead somewhere."""
+    import re
+
+    text = (ROOT / "README.md").read_text()
+    for link in re.findall(r"\]\(([^)#:]+)\)", text):
+        assert (ROOT / link).exists(), link
