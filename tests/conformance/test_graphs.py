@@ -17,13 +17,17 @@ def _loaded() -> torch.Tensor:
     return a
 
 
+def _recorded() -> torch.cuda.Event:
+    return torch.cuda.current_stream().record_event()
+
+
 CALLS = {
     "sync of the stream": lambda a, p, e: torch.cuda.current_stream().synchronize(),
-    "sync of an event in the capture": lambda a, p, e: torch.cuda.current_stream().record_event().synchronize(),
+    "sync of an event in the capture": lambda a, p, e: _recorded().synchronize(),
     "sync of an event outside": lambda a, p, e: e.synchronize(),
     "sync of the device": lambda a, p, e: torch.cuda.synchronize(),
     "query of the stream": lambda a, p, e: torch.cuda.current_stream().query(),
-    "query of an event in the capture": lambda a, p, e: torch.cuda.current_stream().record_event().query(),
+    "query of an event in the capture": lambda a, p, e: _recorded().query(),
     "query of an event outside": lambda a, p, e: e.query(),
     "wait for an event outside": lambda a, p, e: torch.cuda.current_stream().wait_event(e),
     "item": lambda a, p, e: a[0].item(),
