@@ -200,4 +200,4 @@ def test_many_contexts_leak_nothing():
     for _ in range(50):
         once()
     assert len(os.listdir("/proc/self/fd")) == descriptors
-    assert machines() == before
+    assert machines() <= before
