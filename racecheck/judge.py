@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from racecheck.detect import Detector, Finding
+from racecheck.detect.advice import advise
 from racecheck.detect.evidence import Evidence
-from racecheck.detect.repair import check_repair
 from racecheck.errors import Inconclusive, RaceFound
 from racecheck.trace import Trace, flush, subscribe
 from racecheck.trace.records import Record
@@ -57,8 +57,7 @@ class Audit:
         if not self._repaired and len(self.trace) < KEPT_RECORDS:
             self._repaired = True
             for finding in self._detector.findings:
-                if finding.kind == "race":
-                    finding.repair = check_repair(self.trace, finding)
+                advise(self.trace, finding)
         return self._detector.findings
 
     def assert_clean(self) -> None:

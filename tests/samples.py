@@ -68,7 +68,7 @@ def make_finding(buffer: str = "sampler.rows", **changes: Any) -> Finding:
         "allocated": Loc("engine/sampler.py", 41, "__init__"),
         "missing": "nothing orders the h2d copy reads before the host write",
         "count": 3,
-        "repair": "wait for the copy",
+        "repairs": ["wait for the copy"],
     }
     return Finding(**{**settings, **changes})
 

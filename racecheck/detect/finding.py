@@ -66,7 +66,8 @@ class Finding:
     """`first` and `second` are in the order they were seen; nothing makes that order certain.
 
     `certain` is false for a race on bytes an earlier race had already touched or flowed into: it may be
-    that race's consequence. `repair` was checked: with it added, the detector no longer finds this race.
+    that race's consequence. `reasons` say why the waits that are there do not order the two accesses.
+    `repairs` were checked, cheapest first: with any of them the detector no longer finds this race.
     """
 
     kind: str  # "race" or "stale"
@@ -80,9 +81,15 @@ class Finding:
     missing: str
     certain: bool = True
     count: int = 1
-    repair: str | None = None
+    reasons: list[str] = field(default_factory=list)
+    repairs: list[str] = field(default_factory=list)
     limit: int = 0  # bytes of the object
     pairs: list[tuple[Access, Access]] = field(default_factory=list, repr=False)
+
+    @property
+    def repair(self) -> str | None:
+        """The cheapest repair that works."""
+        return self.repairs[0] if self.repairs else None
 
     def widen(self, span: Span) -> None:
         """Another occurrence: if it touched further bytes of the same object, name those too."""

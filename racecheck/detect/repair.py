@@ -1,60 +1,130 @@
-"""Repairs that were tried: add the missing edge to the trace, detect again, and only then propose it."""
+"""Repairs that were tried: change the trace as the repair would, detect again, and only then propose it.
+
+Cheapest first: record an event that is waited for already in the right place; wait; give the rewrite another
+slot; give it a fresh temporary. A repair counts only if its race is gone and no new one has come.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from racecheck.detect.detector import Detector
 from racecheck.detect.finding import Finding
+from racecheck.detect.focus import focus
 from racecheck.trace import records as r
 
+Edit = Callable[[Sequence[r.Record], Finding], Iterable[r.Record]]
 
-def check_repair(trace: Iterable[r.Record], finding: Finding) -> str | None:
-    """A repair for `finding` that removes it from `trace`, in words; None if the one tried does not.
+#: Bytes between a buffer and the stand-in a repair gives it; no trace uses such addresses.
+_ELSEWHERE = 1 << 60
 
-    The repair is the direct edge: an event recorded after the first access and waited for before the
-    second, at every occurrence.
-    """
+
+@dataclass(frozen=True)
+class Repair:
+    """A change that was checked to remove the race."""
+
+    kind: str  # "record", "wait", "slot" or "temporary"
+    text: str
+
+
+def check_repairs(trace: Iterable[r.Record], finding: Finding) -> list[Repair]:
+    """The repairs for `finding` that work on `trace`, cheapest first."""
+    kept = focus(trace, finding)
+    before = _races(kept)
+    repairs = []
+    for kind, text, edit in _candidates(kept, finding):
+        after = _races(edit(kept, finding))
+        if finding.fingerprint not in after and after <= before:
+            repairs.append(Repair(kind, text))
+    return repairs
+
+
+def _races(trace: Iterable[r.Record]) -> set[str]:
     detector = Detector()
-    for record in with_edges(focus(trace, finding), finding):
+    for record in trace:
         detector.feed(record)
-    if any(other.fingerprint == finding.fingerprint for other in detector.findings):
-        return None
+    return {finding.fingerprint for finding in detector.findings}
+
+
+def _candidates(trace: Sequence[r.Record], finding: Finding) -> Iterator[tuple[str, str, Edit]]:
     first, second = finding.first, finding.second
-    if not first.is_device:
+    if first.is_device:
+        for record in _waits_in_place(trace, finding):
+            moved = f"record the event that {record.loc} waits for after {first.loc}, on {first.chain}"
+            yield "record", moved, _record_again(record)
+        wait = f"make {second.chain} wait for it" if second.is_device else "wait for it on the host"
+        text = f"record an event on {first.chain} after {first.loc} and {wait} before {second.loc}"
+        yield "wait", text, with_edges
+    else:
         hand_over = "hand over from" if second.is_device else "synchronise with"
-        return f"{hand_over} {first.chain} (after {first.loc}) before {second.loc}"
-    wait = f"make {second.chain} wait for it" if second.is_device else "wait for it on the host"
-    return f"record an event on {first.chain} after {first.loc} and {wait} before {second.loc}"
+        yield "wait", f"{hand_over} {first.chain} (after {first.loc}) before {second.loc}", with_edges
+    replayed = any(isinstance(one.record, r.Replay) for one, _ in finding.pairs)  # its address is baked in
+    if second.role == "host-write" and first.is_device and not replayed:
+        text = f"give {finding.buffer} a second slot, so that {second.loc} writes other memory"
+        yield "slot", text, _with_slots(2)
+        text = f"write a fresh pinned temporary at {second.loc} instead of {finding.buffer}"
+        yield "temporary", text, _with_slots(None)
 
 
-def focus(trace: Iterable[r.Record], finding: Finding) -> list[r.Record]:
-    """What of `trace` matters to `finding`: all that orders, and the accesses to its buffer.
+# -- events --------------------------------------------------------------------------------------
 
-    Work that touches other bytes only is left out: a later command on its stream follows the same calls.
-    It stays where it orders by itself, as a blocking call or among blocking streams.
+
+def _waits_in_place(trace: Sequence[r.Record], finding: Finding) -> list[r.Acquire | r.StreamWait]:
+    """Waits for an event that stand before the second access already, one for each line.
+
+    Only events that are recorded in the first access's own step, or never: moving the record of another
+    step's event would make the host wait for the wrong step.
     """
-    records = list(trace)
-    named = [x.span for x in records if isinstance(x, r.Alloc) and (x.buffer or x.name) == finding.buffer]
-    spans = [finding.span, *named]
+    found: dict[r.Loc, r.Acquire | r.StreamWait] = {}
+    firsts = {id(second.record): first.record for first, second in finding.pairs}
+    thread = finding.pairs[0][1].record.thread
+    stream = getattr(finding.pairs[0][1].record, "stream", None) if finding.second.is_device else None
+    recorded: dict[Hashable, r.Record] = {}
+    waits: list[tuple[r.Acquire | r.StreamWait, r.Record | None]] = []
+    for record in trace:
+        match record:
+            case r.EventRecord(event=event):
+                recorded[event] = record
+            case r.Acquire(scope="event", target=event, done=True) if (
+                stream is None and record.thread == thread
+            ):
+                waits.append((record, recorded.get(event)))
+            case r.StreamWait(event=event) if stream is not None and record.stream == stream:
+                waits.append((record, recorded.get(event)))
+        first = firsts.get(id(record))
+        if first is not None:
+            for wait, event_record in waits:
+                if event_record is None or event_record.mark.step == first.mark.step:
+                    found.setdefault(wait.loc, wait)
+            waits = []
+    return list(found.values())
 
-    def relevant(node: r.Node) -> bool:
-        touched = (*node.reads, *node.writes, *node.any_reads, *node.call_reads)
-        return any(lo < end and start < hi for lo, hi in touched for start, end in spans)
 
-    if any(isinstance(record, r.StreamDeclare) and record.blocking for record in records):
-        return records
-    kept: list[r.Record] = []
-    for record in records:
-        if isinstance(record, r.Capture):
-            kept.append(replace(record, nodes=tuple(filter(relevant, record.nodes)), locs=()))
-        elif not isinstance(record, r.DeviceOp) or record.blocking or relevant(record.node):
-            kept.append(record)
-    return kept
+def _record_again(wait: r.Acquire | r.StreamWait) -> Edit:
+    """Record the event that a wait at that line is about to bind to, right after each first access."""
+
+    def edit(trace: Sequence[r.Record], finding: Finding) -> Iterator[r.Record]:
+        firsts = {id(first.record) for first, _ in finding.pairs}
+        for index, record in enumerate(trace):
+            yield record
+            if id(record) in firsts:
+                event = _next_event(trace, index, wait)
+                if event is not None:
+                    stream = record.stream  # type: ignore[attr-defined]
+                    yield r.EventRecord(thread=record.thread, loc=record.loc, event=event, stream=stream)
+
+    return edit
 
 
-def with_edges(trace: Iterable[r.Record], finding: Finding) -> Iterable[r.Record]:
+def _next_event(trace: Sequence[r.Record], index: int, wait: r.Acquire | r.StreamWait) -> object:
+    for record in trace[index + 1 :]:
+        if type(record) is type(wait) and record.loc == wait.loc:
+            return record.target if isinstance(record, r.Acquire) else getattr(record, "event", None)
+    return None
+
+
+def with_edges(trace: Sequence[r.Record], finding: Finding) -> Iterator[r.Record]:
     """`trace` with an edge from the first to the second access of every occurrence of `finding`."""
     after = {id(first.record): number for number, (first, _) in enumerate(finding.pairs)}
     before: dict[int, set[int]] = {}
@@ -84,3 +154,38 @@ def _arrive(record: r.Record, number: int, from_device: bool, to_device: bool) -
         stream = record.stream  # type: ignore[attr-defined]
         return r.StreamWait(thread=record.thread, loc=record.loc, stream=stream, event=name)
     return r.Acquire(thread=record.thread, loc=record.loc, scope="event", target=name)
+
+
+# -- memory --------------------------------------------------------------------------------------
+
+
+def _with_slots(slots: int | None) -> Edit:
+    """From each racing rewrite on, the buffer lies elsewhere: in turn among `slots`, or always anew."""
+
+    def edit(trace: Sequence[r.Record], finding: Finding) -> Iterator[r.Record]:
+        seconds = {id(second.record) for _, second in finding.pairs}
+        turn, moved = 0, finding.span
+        for record in trace:
+            if id(record) in seconds:
+                turn += 1
+            place = turn if slots is None else turn % slots
+            yield _shifted(record, moved, place * _ELSEWHERE) if place else record
+
+    return edit
+
+
+def _shifted(record: r.Record, span: r.Span, by: int) -> r.Record:
+    def move(spans: tuple[r.Span, ...]) -> tuple[r.Span, ...]:
+        return tuple((lo + by, hi + by) if lo < span[1] and span[0] < hi else (lo, hi) for lo, hi in spans)
+
+    if isinstance(record, r.HostAccess):
+        return replace(record, reads=move(record.reads), writes=move(record.writes))
+    if isinstance(record, r.DeviceOp):
+        return replace(record, node=_moved(record.node, move))
+    return record
+
+
+def _moved(node: r.Node, move: Callable[[tuple[r.Span, ...]], tuple[r.Span, ...]]) -> r.Node:
+    return replace(
+        node, reads=move(node.reads), any_reads=move(node.any_reads), call_reads=move(node.call_reads)
+    )

@@ -149,7 +149,11 @@ def _finding(finding: Finding, others: list[str]) -> Table:
     grid.add_row("first", _side(finding.first))
     grid.add_row("second", _side(finding.second))
     grid.add_row("missing", finding.missing)
+    for reason in finding.reasons:
+        grid.add_row("because", reason)
     grid.add_row("repair", Text(finding.repair, "bold") if finding.repair else "none found that removes it")
+    for repair in finding.repairs[1:]:
+        grid.add_row("or", repair)
     if finding.allocated is not None:
         grid.add_row("made at", f"{finding.allocated} in {finding.allocated.function}")
     grid.add_row("rule", f"{finding.rule}, fingerprint {finding.fingerprint}")

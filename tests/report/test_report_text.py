@@ -124,7 +124,7 @@ def test_further_findings_are_counted_and_named() -> None:
 def test_uncertainty_and_a_missing_repair_are_said() -> None:
     """What was not proved is not claimed."""
     text = plain(
-        Report([make_row("race", findings=[make_finding(certain=False, repair=None, allocated=None)])]), 120
+        Report([make_row("race", findings=[make_finding(certain=False, repairs=[], allocated=None)])]), 120
     )
     assert "may be the consequence of an earlier race" in text
     assert "repair   none found that removes it" in text
