@@ -11,15 +11,19 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import racecheck
-from racecheck.errors import RacecheckError
+from racecheck.commands.litmus import litmus
+from racecheck.commands.traces import check as check_trace
+from racecheck.commands.traces import convert, syncs
+from racecheck.errors import RacecheckError, UsageError
 from racecheck.report import Report, text
 from racecheck.report.json import render
 from racecheck.scenario.load import find, load
@@ -97,7 +101,7 @@ def _one_line(error: Any) -> str:
     message = re.sub(r"^'(--\w+)':", r"\1:", message)
     message = message.partition(" Did you mean")[0].partition(" (Possible")[0].rstrip(".")
     if message.startswith("Missing argument 'PATH"):
-        message = "no PATH is given; name a scenario file or a folder of them"
+        message = "no PATH is given; name a file or a folder"
     if "; " not in message:
         possible = getattr(error, "possibilities", None)
         message += f"; write {' or '.join(possible)}" if possible else f"; see {command} --help"
@@ -174,6 +178,9 @@ def run(
         typer.Option(parser=_whole(1, MOST_STEPS), metavar="N", help="Run N engine steps at most."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", metavar="FILE", help="Write the trace of the only row to FILE.")
+    ] = None,
 ) -> int:
     """Run scenarios and check what they expect.
 
@@ -186,7 +193,8 @@ def run(
     check_device(device, lag)
     for file in files:
         check(file)
-    report = _run_rows(plans)
+    with _trace_file(trace, plans) as file_of_trace:
+        report = _run_rows(plans, file_of_trace)
     if json:
         print(render(report), end="")
     else:
@@ -194,7 +202,27 @@ def run(
     return report.exit_code
 
 
-def _run_rows(plans: Sequence[RowPlan]) -> Report:
+app.command()(litmus)
+app.command("check")(check_trace)
+app.command()(syncs)
+app.command()(convert)
+
+
+def _trace_file(path: Path | None, plans: Sequence[RowPlan]) -> AbstractContextManager[IO[str] | None]:
+    """Where the trace goes, if anywhere."""
+    if path is None:
+        return nullcontext()
+    if len(plans) != 1 or plans[0].device != "virtual":
+        raise UsageError(
+            "--trace: a trace is that of one row on the virtual device; choose one with --runner and --slots"
+        )
+    try:
+        return path.open("w", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--trace {path}: cannot be written ({error.strerror}); name another file") from None
+
+
+def _run_rows(plans: Sequence[RowPlan], trace: IO[str] | None) -> Report:
     """Run all rows; on a terminal, a line on stderr says how far that is."""
     references = References()
     console = Console(stderr=True)
@@ -213,7 +241,7 @@ def _run_rows(plans: Sequence[RowPlan]) -> Report:
         for plan in plans:
             name = f"{plan.file.scenario.name} {plan.runner}, slots {plan.slots}"
             progress.update(task, description=name)
-            rows.append(run_row(plan, references, lambda: progress.update(task, steps=next(steps))))
+            rows.append(run_row(plan, references, lambda: progress.update(task, steps=next(steps)), trace))
             progress.advance(task)
     return Report(rows)
 

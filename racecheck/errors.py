@@ -23,6 +23,10 @@ class LitmusError(UsageError):
     """A litmus program is malformed; the message starts with `file:line:column:`, then what was expected."""
 
 
+class TraceFileError(UsageError):
+    """A trace file cannot be read or is damaged; the message starts with `file:line:`."""
+
+
 class TraceError(RacecheckError):
     """A provider emitted records that contradict each other (a replay of a graph never captured).
 

@@ -1,4 +1,4 @@
-"""pytest plugin: scenario files below a folder `scenarios` are collected as tests, one for each row.
+"""pytest plugin: scenario files (a test for each row) and litmus programs below a folder `scenarios`.
 
 `pytest -m race` runs them. Nothing heavy is imported before a scenario is met: a project that has racecheck
 installed and no scenarios pays for this file only.
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from racecheck.litmus import Judgement
+    from racecheck.litmus.program import Program
     from racecheck.report import Row
     from racecheck.scenario.run import References, RowPlan
 
@@ -31,7 +33,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and refuse wrong options before anything is collected."""
     config.addinivalue_line(
-        "markers", "race: a row of a racecheck scenario (*.toml with racecheck = 1 below scenarios/)"
+        "markers",
+        "race: a row of a racecheck scenario (*.toml with racecheck = 1) or a .litmus program",
     )
     device, lag, seed = (config.getoption(f"race_{name}") for name in ("device", "lag", "seed"))
     if device not in ("virtual", "cuda"):
@@ -49,13 +52,16 @@ def pytest_configure(config: pytest.Config) -> None:
         )
 
 
-def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioModule | None:
-    """A scenario below a folder `scenarios`; other TOML files are left alone."""
-    if file_path.suffix != ".toml":
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.File | None:
+    """Scenarios and litmus programs below a folder `scenarios`; other TOML files are left alone."""
+    if file_path.suffix not in (".toml", ".litmus"):
         return None
     folders = os.path.relpath(file_path.parent, parent.config.rootpath).split(os.sep)
     if "scenarios" not in folders and not parent.session.isinitpath(file_path):
         return None
+    if file_path.suffix == ".litmus":
+        program: LitmusModule = LitmusModule.from_parent(parent, path=file_path)
+        return program
     from racecheck.scenario.source import is_scenario
 
     if not is_scenario(file_path):
@@ -122,6 +128,62 @@ class RowItem(pytest.Item):
 
         key = ("runners", self.plan.runner, "expect", str(self.plan.slots))
         return self.path, line_of(self.plan.file.lines, key) - 1, self.name
+
+
+class LitmusModule(pytest.File):
+    """One litmus program."""
+
+    def collect(self) -> Iterator[LitmusItem]:
+        """Its one item, called after what it expects."""
+        from racecheck.errors import LitmusError
+        from racecheck.litmus import load
+
+        try:
+            program = load(self.path, _below_root(str(self.path), self.config))
+        except LitmusError as error:
+            raise self.CollectError(str(error)) from None
+        yield LitmusItem.from_parent(self, name=program.expect, program=program)
+
+
+class LitmusItem(pytest.Item):
+    """Passes when the verdict is the expected one."""
+
+    def __init__(self, *, program: Program, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.program = program
+        self.add_marker("race")
+
+    def runtest(self) -> None:
+        """Judge the program."""
+        from racecheck.litmus import judge
+
+        judgement = judge(self.program)
+        if not judgement.agrees:
+            raise LitmusFailed(judgement)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *args: Any) -> Any:
+        """What was found, without the harness."""
+        return (
+            str(excinfo.value)
+            if isinstance(excinfo.value, LitmusFailed)
+            else super().repr_failure(excinfo, *args)
+        )
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """The first line: the header states the expectation."""
+        return self.path, 0, self.name
+
+
+class LitmusFailed(AssertionError):
+    """A litmus program came to another verdict than its header says."""
+
+    def __init__(self, judgement: Judgement) -> None:
+        from racecheck.commands.litmus import advised
+        from racecheck.report.text import describe_finding
+
+        found = [describe_finding(finding, width=100) for finding in advised(judgement)]
+        verdict = f"verdict {judgement.verdict}, expected {judgement.program.expect}"
+        super().__init__("\n\n".join([verdict, *found]))
 
 
 class RowFailed(AssertionError):

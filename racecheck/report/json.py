@@ -34,8 +34,8 @@ def as_dict(report: Report) -> dict[str, Any]:
         "verdict": report.verdict,
         **{key: _shared(getattr(row, key) for row in rows) for key in _SETTINGS},
         "rows": [_row(row) for row in rows],
-        "findings": [{**_where(row), **_finding(finding)} for row in rows for finding in row.findings],
-        "evidence": _evidence(_sum(row.evidence for row in rows)),
+        "findings": [{**_where(row), **finding_dict(finding)} for row in rows for finding in row.findings],
+        "evidence": evidence_dict(_sum(row.evidence for row in rows)),
         "witness": [{**_where(row), **asdict(wrong)} for row in rows for wrong in row.witness],
     }
 
@@ -69,11 +69,12 @@ def _row(row: Row) -> dict[str, Any]:
         "findings": len(row.findings),
         "requests": row.requests,
         "requests_wrong": len(row.witness),
-        "evidence": _evidence(row.evidence),
+        "evidence": evidence_dict(row.evidence),
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def finding_dict(finding: Finding) -> dict[str, Any]:
+    """One finding as plain data."""
     return {
         "kind": finding.kind,
         "rule": finding.rule,
@@ -113,7 +114,8 @@ def _location(loc: Loc | None) -> dict[str, Any] | None:
     return None if loc is None else {"file": loc.file, "line": loc.line, "function": loc.function}
 
 
-def _evidence(evidence: Evidence) -> dict[str, Any]:
+def evidence_dict(evidence: Evidence) -> dict[str, Any]:
+    """The evidence as plain data, buffers by name."""
     return {
         "rewrites": evidence.rewrites,
         "open_windows": sum(buffer.open_windows for buffer in evidence.buffers.values()),

@@ -144,7 +144,8 @@ def _finding(finding: Finding, others: list[str]) -> Table:
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True, style="dim")
     grid.add_column(overflow="fold")
-    what = f" bytes {lo} to {hi}, {_count(finding.count, 'time')}, {sure}"
+    where = "all of it" if finding.offset == (0, finding.limit) else f"bytes {lo} to {hi}"
+    what = f" {where}, {_count(finding.count, 'time')}, {sure}"
     grid.add_row("buffer", Text.assemble((f"{finding.buffer}{slot}", "bold"), what))
     grid.add_row("first", _side(finding.first))
     grid.add_row("second", _side(finding.second))

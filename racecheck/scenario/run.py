@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import racecheck
 from racecheck.detect.evidence import Evidence
@@ -14,6 +14,8 @@ from racecheck.errors import UsageError
 from racecheck.report.result import WRONG, Expected, Row, Tokens, compare
 from racecheck.scenario.load import ScenarioFile
 from racecheck.scenario.workload import build_requests
+from racecheck.trace import subscribe
+from racecheck.trace.file import TraceWriter
 
 if TYPE_CHECKING:  # the engine imports torch, which takes seconds
     from racecheck.engine import ModelSpec, Request
@@ -141,8 +143,13 @@ class _Outcome(NamedTuple):
     evidence: Evidence = Evidence()
 
 
-def run_row(plan: RowPlan, references: References, on_step: OnStep | None = None) -> Row:
-    """Run one row. `on_step()` is called after every engine step, of the reference too."""
+def run_row(
+    plan: RowPlan, references: References, on_step: OnStep | None = None, trace: IO[str] | None = None
+) -> Row:
+    """Run one row. `on_step()` is called after every engine step, of the reference too.
+
+    The row's trace (not the reference's) is written to `trace`, in the format `racecheck-trace/1`.
+    """
     requests = build_requests(plan.file, plan.seed, model_spec(plan.file))
     reference = references.tokens(plan, requests, on_step)
     steps_run = 0
@@ -153,7 +160,11 @@ def run_row(plan: RowPlan, references: References, on_step: OnStep | None = None
         if on_step is not None:
             on_step()
 
-    outcome = _audited(plan, requests, count) if plan.device == "virtual" else _on_gpu(plan, requests, count)
+    if plan.device == "virtual":
+        with nullcontext() if trace is None else subscribe(TraceWriter(trace)):
+            outcome = _audited(plan, requests, count)
+    else:
+        outcome = _on_gpu(plan, requests, count)
     return Row(
         scenario=plan.file.scenario.name,
         runner=plan.runner,

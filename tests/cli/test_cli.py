@@ -41,7 +41,7 @@ def verdicts(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, int], str]:
     known = {("main", 1): "race", ("piecewise", 1): "race"}
     plans: list[RowPlan] = []
 
-    def run_row(plan: RowPlan, references: Any, on_step: Any) -> Row:
+    def run_row(plan: RowPlan, references: Any, on_step: Any, trace: Any) -> Row:
         plans.append(plan)
         on_step()
         verdict = known.get((plan.runner, plan.slots), "clean")
@@ -75,7 +75,7 @@ def test_help_names_every_option(run: Run) -> None:
     [
         ([], "racecheck: missing command; see racecheck --help"),
         (["rnu"], "racecheck: no such command 'rnu'; see racecheck --help"),
-        (["run"], "racecheck run: no PATH is given; name a scenario file or a folder of them"),
+        (["run"], "racecheck run: no PATH is given; name a file or a folder"),
         (["run", "scenarios", "--slotz", "2"], "racecheck run: no such option: --slotz; write --slots"),
         (["run", "scenarios", "--slots"], "racecheck: option '--slots' requires an argument; see"),
         (["run", "scenarios", "--json=yes"], "racecheck: option '--json' does not take a value; see"),

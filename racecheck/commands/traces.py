@@ -1,0 +1,145 @@
+"""`racecheck check`, `syncs` and `convert`: work on a recorded trace or a litmus program."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from racecheck.detect import Detector
+from racecheck.detect.advice import advise
+from racecheck.detect.syncs import Sync, audit_syncs
+from racecheck.errors import TraceError, TraceFileError, UsageError
+from racecheck.litmus import load
+from racecheck.litmus.export import export
+from racecheck.litmus.judge import build_trace
+from racecheck.trace.file import read, write
+from racecheck.trace.records import Record
+
+_CODES = {"clean": 0, "inconclusive": 3}
+
+_File = Annotated[Path, typer.Argument(metavar="FILE", help="A trace (racecheck-trace/1) or a .litmus file.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def check(
+    file: _File,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Judge what can be read of a damaged file.")
+    ] = False,
+    json: _Json = False,
+) -> int:
+    """Judge a recorded trace.
+
+    Exit code 0: clean. 1: a race, a stale operand or a hang. 2: the file is damaged. 3: inconclusive.
+    """
+    from racecheck.report.json import evidence_dict, finding_dict
+    from racecheck.report.text import describe_finding
+
+    trace, damage = _trace(file, partial=partial)
+    detector = _detect(trace, file)
+    for finding in detector.findings:
+        advise(trace, finding)
+    if damage:
+        print(damage, file=sys.stderr)
+    verdict = detector.verdict
+    if json:
+        report = {
+            "format": "racecheck-check/1",
+            "verdict": verdict,
+            "records": len(trace),
+            "complete": damage is None,
+            "findings": [finding_dict(finding) for finding in detector.findings],
+            "evidence": evidence_dict(detector.evidence),
+        }
+        print(jsonlib.dumps(report, indent=2, ensure_ascii=False))
+    else:
+        for finding in detector.findings:
+            print(describe_finding(finding))
+        diverged = detector.diverged()
+        if verdict == "hang" and diverged is not None:
+            calls = ", ".join(
+                f"rank {rank}: {name or 'nothing'}" for rank, name in sorted(diverged[1].items())
+            )
+            print(f"ranks differ in collective {diverged[0] + 1}: {calls}")
+        print(f"verdict: {verdict}; {len(trace)} records, rewrites checked: {detector.evidence.rewrites}")
+    return 2 if damage else _CODES.get(verdict, 1)
+
+
+def syncs(file: _File, json: _Json = False) -> int:
+    """Say of every wait and blocking copy whether it is needed: take it away, judge again.
+
+    Exit code 0, whatever is found.
+    """
+    trace, _ = _trace(file)
+    _detect(trace, file)
+    found = audit_syncs(trace)
+    if json:
+        print(
+            jsonlib.dumps({"format": "racecheck-syncs/1", "syncs": [_sync(sync) for sync in found]}, indent=2)
+        )
+        return 0
+    width = max((len(str(sync.loc)) for sync in found), default=0)
+    for sync in found:
+        why = f": without it {', '.join(sync.protects)} would race" if sync.protects else ""
+        alone = "" if sync.protects or sync.together else ", but not together with the others that are"
+        times = f"{sync.count} time{'s' if sync.count != 1 else ''}"
+        print(f"{sync.loc!s:{width}}  {sync.what}, {times}: {sync.role}{why}{alone}")
+    needed, free = (sum(bool(sync.protects) for sync in found), sum(sync.together for sync in found))
+    print(f"\n{len(found)} synchronising lines: {needed} needed, {free} can go together")
+    return 0
+
+
+def convert(
+    source: Annotated[Path, typer.Argument(metavar="FROM", help="A trace, or a .litmus file.")],
+    target: Annotated[
+        Path, typer.Argument(metavar="TO", help="The other kind: a name in .litmus, or any other.")
+    ],
+) -> int:
+    """Turn a litmus program into a trace, or a trace into a litmus program where that can say it."""
+    if (source.suffix == ".litmus") == (target.suffix == ".litmus"):
+        raise UsageError(f"{target}: exactly one file must be a .litmus program; name the other kind")
+    trace, _ = _trace(source)
+    _detect(trace, source)
+    try:
+        if target.suffix == ".litmus":
+            target.write_text(export(trace), encoding="utf-8")
+        else:
+            write(trace, target)
+    except OSError as error:
+        raise UsageError(f"{target}:1: cannot be written ({error.strerror}); name a file that can") from None
+    return 0
+
+
+def _trace(file: Path, *, partial: bool = False) -> tuple[list[Record], str | None]:
+    if file.suffix == ".litmus":
+        return build_trace(load(file)), None
+    return read(file, partial=partial)
+
+
+def _detect(trace: Sequence[Record], file: Path) -> Detector:
+    """Feed the trace; records that contradict each other are an error with their line."""
+    detector = Detector()
+    for number, record in enumerate(trace, 2):
+        try:
+            detector.feed(record)
+        except TraceError as error:
+            raise TraceFileError(f"{file}:{number}: {error}; the trace is not that of a run") from None
+    return detector
+
+
+def _sync(sync: Sync) -> dict[str, Any]:
+    return {
+        "what": sync.what,
+        "file": sync.loc.file,
+        "line": sync.loc.line,
+        "function": sync.loc.function,
+        "count": sync.count,
+        "role": sync.role,
+        "protects": sync.protects,
+        "can_go_together": sync.together,
+    }
