@@ -19,6 +19,8 @@ from racecheck.trace import records as r
 
 #: How many occurrences of one finding keep their accesses, for checking a repair.
 KEPT_PAIRS = 4096
+#: With fewer ranges than this nothing is forgotten.
+PRUNE_AT = 8192
 
 
 class Detector:
@@ -31,6 +33,7 @@ class Detector:
         self._by_pair: dict[tuple[object, ...], Finding] = {}
         self._shadow = Shadow()
         self._ordering = Ordering(self._access)
+        self._prune_at = PRUNE_AT
         self._tainted: Moment | None = None  # the latest operation that read tainted bytes
         self._collectives: dict[int, list[str]] = {}
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -76,12 +79,29 @@ class Detector:
         if record.guarded:
             uses = [use for seg in old for use in (seg.write, *seg.reads.values()) if use is not None]
             self._ordering.acquire(record.thread, [use.moment for use in uses], record)
+        self._prune()
 
     def _free(self, record: r.Free) -> None:
         if record.stream is None:
             self._ordering.host_access(record, (), (record.span,))
         else:
             self._ordering.work(record, record.stream, None, (), (record.span,))
+        owner = self._shadow.object_at(record.span[0])
+        if owner is not None and record.span[0] <= owner.span[0] and owner.span[1] <= record.span[1]:
+            owner.freed = True
+        self._prune()
+
+    def _prune(self) -> None:
+        """Now and then forget what is freed and settled: memory follows the live ranges."""
+        if len(self._shadow) < self._prune_at:
+            return
+
+        def settled(segment: Segment) -> bool:
+            uses = (segment.write, *segment.reads.values())
+            return all(use is None or self._ordering.is_settled(use.moment) for use in uses)
+
+        self._shadow.drop(settled)
+        self._prune_at = max(PRUNE_AT, 2 * len(self._shadow))
 
     def _collective(self, record: r.Collective) -> None:
         self._collectives.setdefault(record.rank, []).append(record.name)

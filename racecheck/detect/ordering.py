@@ -42,6 +42,7 @@ class Ordering:
             r.Capture: self._capture,
             r.StreamDeclare: self._stream_declare,
             r.EventRecord: self._event_record,
+            r.EventFree: self._event_free,
             r.StreamWait: self._stream_wait,
             r.Acquire: self._acquire,
             r.Signal: self._signal,
@@ -51,6 +52,14 @@ class Ordering:
     def chain(self, index: int) -> Chain:
         """The chain with this index (as found in a `Moment`)."""
         return self._chains[index]
+
+    def is_settled(self, moment: Moment) -> bool:
+        """Do all host threads know of `moment`, so that nothing still to come can race with it?
+
+        Threads that are to come are taken to follow a start signal; one without any edge is no thread of
+        a real program.
+        """
+        return all(chain.has_seen(moment.chain, moment.clock) for chain in self._threads.values())
 
     def acquire(self, thread: str, moments: Iterable[Moment], cause: r.Record) -> None:
         """`thread` continues after all of `moments`."""
@@ -120,6 +129,9 @@ class Ordering:
 
     def _event_record(self, record: r.EventRecord) -> None:
         self._events[record.event] = (self._command(record, record.stream).moment(), record)
+
+    def _event_free(self, record: r.EventFree) -> None:
+        self._events.pop(record.event, None)
 
     def _stream_wait(self, record: r.StreamWait) -> None:
         chain = self._command(record, record.stream)

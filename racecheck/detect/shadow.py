@@ -8,6 +8,7 @@ not the length of the run.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -26,6 +27,7 @@ class Object:
     where: Record | None = None
     buffer: str | None = None
     slot: int | None = None
+    freed: bool = False
 
     @property
     def is_host(self) -> bool:
@@ -138,6 +140,22 @@ class Shadow:
             else:
                 self._remove(segment)
         return old
+
+    def drop(self, settled: Callable[[Segment], bool]) -> None:
+        """Forget freed ranges all of whose accesses are `settled`, and objects that have none left."""
+        for start in [
+            s for s in self._starts if self._gone(self._segments[s]) and settled(self._segments[s])
+        ]:
+            del self._segments[start]
+        self._starts = sorted(self._segments)
+        kept = {id(segment.object) for segment in self._segments.values()}
+        for start, (_, owner) in list(self._extents.items()):
+            if owner.freed and id(owner) not in kept:
+                del self._extents[start]
+        self._owners = sorted(self._extents)
+
+    def _gone(self, segment: Segment) -> bool:
+        return segment.object is not None and segment.object.freed
 
     def object_at(self, address: int) -> Object | None:
         """The object that holds `address`, if one was declared."""

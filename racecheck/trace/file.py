@@ -23,8 +23,8 @@ FORMAT = "racecheck-trace/1"
 _KINDS: dict[str, type[r.Record]] = {
     re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower(): kind
     for kind in (
-        r.HostAccess, r.DeviceOp, r.StreamDeclare, r.EventRecord, r.StreamWait, r.Acquire, r.Signal, r.Await,
-        r.Alloc, r.Free, r.Capture, r.Replay, r.Collective, r.Stale,
+        r.HostAccess, r.DeviceOp, r.StreamDeclare, r.EventRecord, r.EventFree, r.StreamWait, r.Acquire,
+        r.Signal, r.Await, r.Alloc, r.Free, r.Capture, r.Replay, r.Collective, r.Stale,
     )
 }  # fmt: skip
 _NAMES = {kind: name for name, kind in _KINDS.items()}

@@ -105,6 +105,13 @@ class EventRecord(Record):
 
 
 @dataclass(slots=True, kw_only=True)
+class EventFree(Record):
+    """`event` is gone: nobody can wait for it any more, and nobody needs to remember it."""
+
+    event: Hashable
+
+
+@dataclass(slots=True, kw_only=True)
 class StreamWait(Record):
     """Later work on `stream` follows what `event` covered when it was last recorded before now."""
 

@@ -106,6 +106,7 @@ class Machine:
         self.scheduler = Scheduler(lag)
         self.streams: dict[Hashable, StreamState] = {}
         self._freed: deque[Block | PinnedBlock] = deque()
+        self.dead_events: deque[Hashable] = deque()
         self._serial = itertools.count()
         self.pinned = PinnedMemory(self.note_pinned_free)
         self.polled_at: r.Loc | None = None  # where the bytes were compared last
@@ -250,6 +251,8 @@ class Machine:
 
     def reclaim(self) -> None:
         """Give back what died since the last call, each block in the order of its stream."""
+        while self.dead_events:
+            self.tell(r.EventFree, event=self.dead_events.popleft())
         while self._freed:
             block = self._freed.popleft()
             if isinstance(block, PinnedBlock):

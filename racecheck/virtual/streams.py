@@ -145,6 +145,11 @@ class Event:
         self.capture: Any = None
         self._device: int | None = None
         self.time = 0.0
+        self._dead = machine().dead_events
+
+    def __del__(self) -> None:
+        if getattr(self, "work", None) is not None:
+            self._dead.append(self.key)  # told at the next call: this may run inside the garbage collector
 
     @property
     def device(self) -> torch.device | None:

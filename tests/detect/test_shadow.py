@@ -64,3 +64,42 @@ def test_memory_follows_the_layout_not_the_run():
     assert len(detector._shadow) <= 64
     detector.feed(r.HostAccess(thread="main", writes=((0x9000, 0x9040),)))
     assert len(detector._shadow) <= 2
+
+
+def test_freed_events_are_forgotten():
+    """A run that makes an event a step remembers the live ones only."""
+    detector = Detector()
+    for step in range(1000):
+        detector.feed(r.EventRecord(thread="main", event=step, stream="s"))
+        detector.feed(r.EventFree(thread="main", event=step))
+    assert not detector._ordering._events
+
+
+def _fresh_buffers(count: int, *, wait: bool) -> Detector:
+    """Each step stages a buffer of its own, at an address of its own, and frees it."""
+    detector = Detector()
+    for step in range(count):
+        span = (step * 0x1000, step * 0x1000 + 64)
+        detector.feed(r.Alloc(thread="main", span=span, name="fresh", kind="pinned"))
+        detector.feed(r.HostAccess(thread="main", writes=(span,)))
+        node = r.Node(kind="h2d", reads=(span,))
+        detector.feed(r.DeviceOp(thread="main", stream="s", node=node))
+        if wait:
+            detector.feed(r.Acquire(thread="main", scope="stream", target="s"))
+        detector.feed(r.Free(thread="main", span=span))
+    return detector
+
+
+def test_memory_follows_live_ranges():
+    """Addresses that never come back are forgotten once everybody knows that they are free."""
+    detector = _fresh_buffers(30_000, wait=True)
+    assert len(detector._shadow) <= 8192
+    assert len(detector._shadow._owners) <= 8192
+    assert not detector.findings
+
+
+def test_unsettled_history_is_kept():
+    """A freed range whose copy nobody waited for is not forgotten: it raced."""
+    detector = _fresh_buffers(10_000, wait=False)
+    assert len(detector._shadow) == 10_000
+    assert detector.findings

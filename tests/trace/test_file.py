@@ -25,6 +25,7 @@ EVERYTHING: list[r.Record] = [
     r.DeviceOp(thread="main", stream=("s", 1), blocking=True, node=NODE),
     r.StreamDeclare(thread="main", stream=3, blocking=True),
     r.EventRecord(thread="main", event=("e", ("x", 1)), stream="legacy"),
+    r.EventFree(thread="main", event="e"),
     r.StreamWait(thread="main", event=None, stream=True),
     r.Acquire(thread="main", scope="device", how="query", done=False),
     r.Signal(thread="main", name="x"),
