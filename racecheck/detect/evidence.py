@@ -49,6 +49,8 @@ class Evidence:
 
     def device_use(self, owner: Object, access: Access) -> None:
         """Device work used staged memory of `owner`."""
+        if owner.buffer is None:
+            return  # temporaries come and go: remembering each one's last use would grow with the run
         uses = self._last_use.setdefault(owner.group, {})
         entry = self.buffers.get(owner.group)
         if entry is not None and uses.get(owner.span[0]) is not access:
@@ -58,6 +60,8 @@ class Evidence:
 
     def rewrite(self, owner: Object, segment: Segment, access: Access, chain: Chain) -> None:
         """`access` writes `segment`, whose history still holds the uses it overwrites."""
+        if isinstance(access.record, r.Free):
+            return
         priors = [prior for prior in segment.reads.values() if prior.moment.chain != chain.index]
         if not priors and segment.write is not None and segment.write.moment.chain != chain.index:
             priors = [segment.write]
