@@ -37,7 +37,7 @@ def focus(trace: Iterable[r.Record], finding: Finding) -> list[r.Record]:
                 kept.append(replace(record, nodes=matter, locs=()))
             case r.DeviceOp(blocking=False, node=node) if not relevant(node):
                 pass
-            case r.Replay(graph=graph) if graph in empty:
+            case r.Replay(graph=graph, blocking=False) if graph in empty:
                 pass
             case r.HostAccess(reads=reads, writes=writes) if not touches((*reads, *writes)):
                 pass

@@ -115,8 +115,13 @@ class Ordering:
             raise TraceError(
                 f"{record.loc}: replay of graph {record.graph!r}, which was never captured"
             ) from None
+        stream = self._stream(record.stream)
         for node in nodes:
+            if node.call_reads:
+                self.host_access(record, node.call_reads, (), node)
             self.work(record, record.stream, node, node.reads, node.writes)
+        if record.blocking:
+            self._thread(record.thread).join(stream, record)
 
     def _capture(self, record: r.Capture) -> None:
         self._graphs[record.graph] = record.nodes
@@ -134,10 +139,9 @@ class Ordering:
         self._events.pop(record.event, None)
 
     def _stream_wait(self, record: r.StreamWait) -> None:
-        chain = self._command(record, record.stream)
         generation = self._events.get(record.event)
-        if generation is not None:
-            chain.join_moment(generation[0], record)
+        if generation is not None:  # a wait for nothing is no action of the stream either
+            self._command(record, record.stream).join_moment(generation[0], record)
 
     def _acquire(self, record: r.Acquire) -> None:
         if not record.done:

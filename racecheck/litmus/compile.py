@@ -42,15 +42,23 @@ class Compiler:
         self._streams = names.streams(program)
         self._events = names.events(program)
         self._kinds: dict[str, str] = {}
+        self._waits: dict[str, bool] = {}  # graph -> does launching it wait for its D2H to pageable memory
         self._temporary = 0
 
     def records(self) -> Iterator[tuple[p.Statement, r.Record]]:
         """Every record with the statement it came from."""
+        for stream in self._program.statements:  # a stream is blocking in the whole program
+            if isinstance(stream, p.StreamBlocking):
+                yield stream, self._declare(stream)
         for statement in self._program.statements:
             for record in self._compile(statement):
                 record.thread = statement.thread
                 record.loc = r.Loc(self._program.path, statement.line, "litmus")
                 yield statement, record
+
+    def _declare(self, statement: p.StreamBlocking) -> r.StreamDeclare:
+        loc = r.Loc(self._program.path, statement.line, "litmus")
+        return r.StreamDeclare(thread=statement.thread, loc=loc, stream=statement.stream, blocking=True)
 
     def span(self, ref: p.Ref) -> r.Span:
         """The bytes of `ref`, as the program stands at this point of the compilation."""
@@ -60,8 +68,6 @@ class Compiler:
         match statement:
             case p.Alloc():
                 yield self._alloc(statement)
-            case p.StreamBlocking(stream=stream):
-                yield r.StreamDeclare(thread="", stream=stream, blocking=True)
             case p.HostAccess(ref=ref, is_write=is_write):
                 spans = (self.span(ref),)
                 yield (
@@ -89,9 +95,10 @@ class Compiler:
             case p.Release(op="free", ref=ref, stream=stream):
                 yield r.Free(thread="", span=self.span(ref), stream=stream)
             case p.Graph(name=name, nodes=nodes):
+                self._waits[name] = any(self._blocks(node) for node in nodes)
                 yield r.Capture(thread="", graph=name, nodes=tuple(self._node(node) for node in nodes))
             case p.Replay(graph=graph, stream=stream):
-                yield r.Replay(thread="", graph=graph, stream=stream)
+                yield r.Replay(thread="", graph=graph, stream=stream, blocking=self._waits[graph])
             case p.Collective(rank=rank, name=name):
                 yield r.Collective(thread="", rank=rank, name=name)
 
@@ -134,10 +141,9 @@ class Compiler:
         return node
 
     def _default_order(self, work: p.Work) -> str:
-        """A pageable H2D source is read during the call, but by each replay when it was captured."""
+        """A pageable H2D source is read during the call; for a captured one that is each replay's."""
         from_host = work.kind in ("h2d", "memcpy_h2d")
-        pageable = from_host and self._kinds[work.reads[0].name] == "pageable"
-        return "call" if pageable and work.stream is not None else "stream"
+        return "call" if from_host and self._kinds[work.reads[0].name] == "pageable" else "stream"
 
     def _sync(self, statement: p.Sync) -> r.Acquire:
         target, outcome = statement.target, statement.outcome

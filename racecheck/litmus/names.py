@@ -18,13 +18,17 @@ def check_names(program: p.Program) -> None:
     known: set[str] = set()
     graphs: set[str] = set()
     signals: set[str] = set()
+    both = streams(program) & events(program)
     for statement in program.statements:
+        if isinstance(statement, p.Sync) and statement.target in both:
+            _fail(program, statement, f"'{statement.target}' is both a stream and an event; rename one")
         for ref in refs(statement):
             if ref.name not in known:
                 _fail(
                     program,
                     statement,
                     f"buffer '{ref.name}' is not allocated; add 'alloc KIND {ref.name}' above",
+                    ref.column,
                 )
         match statement:
             case p.Alloc(name=name, aliases=aliases):
@@ -91,5 +95,5 @@ def refs(statement: p.Statement) -> Iterator[p.Ref]:
                 yield from refs(node)
 
 
-def _fail(program: p.Program, statement: p.Statement, message: str) -> None:
-    raise LitmusError(f"{program.path}:{statement.line}:{statement.column}: {message}")
+def _fail(program: p.Program, statement: p.Statement, message: str, column: int | None = None) -> None:
+    raise LitmusError(f"{program.path}:{statement.line}:{column or statement.column}: {message}")

@@ -25,7 +25,7 @@ def load(path: Path, shown: str | None = None) -> p.Program:
     """
     name = shown or str(path)
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise LitmusError(
             f"{name}:1:1: cannot be read ({error.strerror or error}); name a .litmus file"
@@ -47,7 +47,9 @@ def parse(text: str, path: str = "<litmus>") -> p.Program:
     for number, line in enumerate(lines, 1):
         match = _HEADER.match(line.strip())
         if match and not statements:
-            header.setdefault(match.group(1), (number, match.group(2)))
+            key, value = match.groups()
+            if header.setdefault(key, (number, value))[1] != value:
+                raise LitmusError(f"{path}:{number}:1: a second, different {key}; a program has one")
         scanner = Scanner(path, number, line)
         if not scanner.empty:
             statements.append(_statement(scanner))
@@ -89,6 +91,8 @@ def _statement(scanner: Scanner) -> p.Statement:
     while scanner.accept("want"):
         wants.append(_want(scanner))
     statement.wants = tuple(wants)
+    if wants and operation == "graph":
+        scanner.error("capturing consumes nothing; put the want on a node or on the replay", column)
     scanner.end()
     return statement
 
@@ -100,9 +104,10 @@ def _want(scanner: Scanner) -> p.Want:
 
 
 def _ref(scanner: Scanner) -> p.Ref:
+    start = scanner.column
     name = scanner.name("a buffer")
     if not scanner.accept("["):
-        return p.Ref(name)
+        return p.Ref(name, column=start)
     column = scanner.column
     lo = scanner.number("the first byte, a whole number")
     scanner.expect(":")
@@ -110,7 +115,7 @@ def _ref(scanner: Scanner) -> p.Ref:
     scanner.expect("]")
     if lo >= hi:
         scanner.error(f"expected a range a < b, found [{lo}:{hi}], which is empty", column)
-    return p.Ref(name, lo, hi)
+    return p.Ref(name, lo, hi, column=start)
 
 
 def _refs(scanner: Scanner) -> tuple[p.Ref, ...]:
@@ -231,8 +236,9 @@ def _graph(scanner: Scanner, _: str) -> p.Statement:
             wants.append(_want(scanner))
         node.wants = tuple(wants)
         nodes.append(node)
-        if scanner.peek() != "}":
-            scanner.expect(";")
+        if scanner.peek() not in (";", "}"):
+            scanner.fail("';' or '}'")
+        scanner.accept(";")
     return p.Graph(line=0, name=name, nodes=tuple(nodes))
 
 

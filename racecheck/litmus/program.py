@@ -17,6 +17,7 @@ class Ref:
     name: str
     lo: int = 0
     hi: int | None = None
+    column: int = field(default=1, compare=False)
 
     def __str__(self) -> str:
         return self.name if self.hi is None else f"{self.name}[{self.lo}:{self.hi}]"

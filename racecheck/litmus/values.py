@@ -7,10 +7,12 @@ what it writes, and a write without a name leaves a value of its own that nobody
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from racecheck.litmus import program as p
 from racecheck.litmus.compile import Layout
+from racecheck.trace.records import Span
 
 Value = object
 
@@ -41,6 +43,28 @@ class Memory:
         return [*out, (at, hi, None)] if at < hi else out
 
 
+@dataclass(frozen=True)
+class Need:
+    """A want with the bytes it means."""
+
+    span: Span
+    want: p.Want
+
+
+@dataclass(frozen=True)
+class Op:
+    """A copy, kernel or host function with the bytes its names meant when it was listed."""
+
+    is_copy: bool
+    reads: tuple[Span, ...]
+    writes: tuple[Span, ...]
+    value: str | None
+    needs: tuple[Need, ...]
+
+
+Mismatch = tuple[p.Statement, p.Want, str]
+
+
 class Interpreter:
     """Runs a program's data flow and compares what consumers want with what they find."""
 
@@ -48,63 +72,90 @@ class Interpreter:
         self._program = program
         self._layout = Layout(program)
         self._memory = Memory()
-        self._graphs: dict[str, tuple[p.Work, ...]] = {}
+        self._graphs: dict[str, tuple[Op, ...]] = {}
+        self._captured: dict[str, dict[str, Span]] = {}  # graph -> what its names meant at the capture
         self._fresh = itertools.count()
 
-    def mismatches(self) -> Iterator[tuple[p.Statement, p.Want, str]]:
+    def mismatches(self) -> Iterator[Mismatch]:
         """Every want that finds something else: the statement, the want, and what it found."""
         for statement in self._program.statements:
             match statement:
                 case p.Alloc():
                     self._layout.place(statement)
+                    yield from self._check(statement, self._needs(statement))
                 case p.Graph(name=name, nodes=nodes):
-                    self._graphs[name] = nodes
+                    self._graphs[name] = tuple(map(self._op, nodes))
+                    refs = [ref for node in nodes for ref in (*node.reads, *node.writes)]
+                    self._captured[name] = {ref.name: self._layout.span(p.Ref(ref.name)) for ref in refs}
                 case p.Replay(graph=graph):
-                    yield from self._replay(statement, self._graphs[graph])
+                    yield from self._replay(statement, graph)
                 case p.Work():
-                    yield from self._work(statement, statement, statement.wants)
-                case p.HostAccess(ref=ref, is_write=True, value=value):
-                    self._write(ref, self._name(value))
-                    yield from self._check(statement, statement.wants)
+                    op = self._op(statement)
+                    yield from self._run(statement, op, op.needs)
                 case _:
-                    yield from self._check(statement, statement.wants)
+                    self._host(statement)
+                    yield from self._check(statement, self._needs(statement))
 
-    def _replay(
-        self, statement: p.Statement, nodes: tuple[p.Work, ...]
-    ) -> Iterator[tuple[p.Statement, p.Want, str]]:
+    def _host(self, statement: p.Statement) -> None:
+        """Writes of the host. A free is one: the block may be somebody else's from then on."""
+        match statement:
+            case p.HostAccess(ref=ref, is_write=True, value=value):
+                self._memory.write(*self._layout.span(ref), self._name(value))
+            case p.Release(op="free", ref=ref):
+                self._memory.write(*self._layout.span(ref), self._name(None))
+
+    def _op(self, work: p.Work) -> Op:
+        span = self._layout.span
+        is_copy = work.kind not in ("kernel", "hostfn")
+        return Op(
+            is_copy,
+            tuple(map(span, work.reads)),
+            tuple(map(span, work.writes)),
+            work.value,
+            self._needs(work),
+        )
+
+    def _needs(self, statement: p.Statement, names: dict[str, Span] | None = None) -> tuple[Need, ...]:
+        """The statement's wants; in a replay its names mean what they meant at the capture."""
+        needs = []
+        for want in statement.wants:
+            lo, hi = self._layout.span(want.ref)
+            if names and want.ref.name in names:
+                by = names[want.ref.name][0] - self._layout.span(p.Ref(want.ref.name))[0]
+                lo, hi = lo + by, hi + by
+            needs.append(Need((lo, hi), want))
+        return tuple(needs)
+
+    def _replay(self, statement: p.Statement, graph: str) -> Iterator[Mismatch]:
         """A want is checked where a node reads its bytes; if none does, after the replay."""
-        open_wants = list(statement.wants)
-        for node in nodes:
-            touched = [w for w in statement.wants if any(self._overlap(w.ref, ref) for ref in node.reads)]
-            open_wants = [want for want in open_wants if want not in touched]
-            yield from self._work(statement, node, (*touched, *node.wants))
-        yield from self._check(statement, open_wants)
+        needs = self._needs(statement, self._captured[graph])
+        unread = list(needs)
+        for op in self._graphs[graph]:
+            read = [need for need in needs if any(_overlap(need.span, span) for span in op.reads)]
+            unread = [need for need in unread if need not in read]
+            yield from self._run(statement, op, (*read, *op.needs))
+        yield from self._check(statement, unread)
 
-    def _work(
-        self, at: p.Statement, work: p.Work, wants: tuple[p.Want, ...]
-    ) -> Iterator[tuple[p.Statement, p.Want, str]]:
+    def _run(self, at: p.Statement, op: Op, needs: tuple[Need, ...]) -> Iterator[Mismatch]:
         """What the work reads is looked at before it runs, the rest after."""
-        before = [want for want in wants if any(self._overlap(want.ref, ref) for ref in work.reads)]
+        before = [need for need in needs if any(_overlap(need.span, span) for span in op.reads)]
         yield from self._check(at, before)
-        if work.kind in ("kernel", "hostfn"):
-            value = self._name(work.value)
-            for ref in work.writes:
-                self._write(ref, value)
+        if op.is_copy:
+            self._copy(op.reads[0], op.writes[0])
         else:
-            self._copy(work.reads[0], work.writes[0])
-        yield from self._check(at, [want for want in wants if want not in before])
+            value = self._name(op.value)
+            for lo, hi in op.writes:
+                self._memory.write(lo, hi, value)
+        yield from self._check(at, [need for need in needs if need not in before])
 
-    def _check(
-        self, at: p.Statement, wants: tuple[p.Want, ...] | list[p.Want]
-    ) -> Iterator[tuple[p.Statement, p.Want, str]]:
-        for want in wants:
-            values = {value for _, _, value in self._memory.read(*self._layout.span(want.ref))}
-            if values != {want.value}:
-                yield at, want, " and ".join(sorted(_show(value) for value in values))
+    def _check(self, at: p.Statement, needs: Iterable[Need]) -> Iterator[Mismatch]:
+        for need in needs:
+            values = {value for _, _, value in self._memory.read(*need.span)}
+            if values != {need.want.value}:
+                yield at, need.want, " and ".join(sorted(_show(value) for value in values))
 
-    def _copy(self, source: p.Ref, target: p.Ref) -> None:
-        lo, hi = self._layout.span(source)
-        to, end = self._layout.span(target)
+    def _copy(self, source: Span, target: Span) -> None:
+        (lo, hi), (to, end) = source, target
         found = self._memory.read(lo, hi)
         if len({value for _, _, value in found}) == 1:
             self._memory.write(to, end, found[0][2])
@@ -114,15 +165,12 @@ class Interpreter:
             if to + a - lo < end:
                 self._memory.write(to + a - lo, min(to + b - lo, end), value)
 
-    def _write(self, ref: p.Ref, value: Value) -> None:
-        self._memory.write(*self._layout.span(ref), value)
-
-    def _overlap(self, one: p.Ref, two: p.Ref) -> bool:
-        (a, b), (c, d) = self._layout.span(one), self._layout.span(two)
-        return max(a, c) < min(b, d)
-
     def _name(self, value: str | None) -> Value:
         return value if value is not None else ("unnamed", next(self._fresh))
+
+
+def _overlap(one: Span, two: Span) -> bool:
+    return max(one[0], two[0]) < min(one[1], two[1])
 
 
 def _show(value: Value) -> str:

@@ -185,10 +185,14 @@ class Capture(Record):
 
 @dataclass(slots=True, kw_only=True)
 class Replay(Record):
-    """All nodes of `graph` run on `stream`, in order, with the addresses they were captured with."""
+    """All nodes of `graph` run on `stream`, in order, with the addresses they were captured with.
+
+    `blocking`: the launch returned only once they were complete (a captured D2H to pageable memory).
+    """
 
     graph: Hashable
     stream: Hashable
+    blocking: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
