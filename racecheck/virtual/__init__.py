@@ -68,7 +68,7 @@ def _announce(state: Machine) -> Iterable[r.Record]:
         graph = reference()
         if graph is not None and graph.steps is not None:
             yield graph.describe()
-    for block in state.pinned.blocks():
+    for block in state.heap.pinned.blocks():
         yield r.Alloc(
             thread=thread_name(), span=(block.lo, block.hi), kind="pinned", name="pinned memory", reuse=True
         )

@@ -75,7 +75,7 @@ def to_copy(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
 def pinned_like(state: Machine, layout: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """A pinned CPU tensor with the shape and strides of `layout`."""
     elements = layout.untyped_storage().nbytes() // layout.element_size()
-    flat = state.allocate_pinned(elements * dtype.itemsize)
+    flat = state.heap.allocate_pinned(elements * dtype.itemsize)
     with torch._C._DisableTorchDispatch():
         return flat[: elements * dtype.itemsize].view(dtype).as_strided(layout.shape, layout.stride())
 
@@ -116,7 +116,7 @@ def _device_to_device(state: Machine, dst: DeviceTensor, src: DeviceTensor) -> N
 
 def _host_to_device(state: Machine, dst: DeviceTensor, src: torch.Tensor, non_blocking: bool) -> None:
     hostwatch.poll(state)
-    block = state.pinned.find(src.data_ptr())
+    block = state.heap.pinned.find(src.data_ptr())
     target = dst.raw
     if block is not None and src.is_contiguous() and src.shape == dst.shape:
         node = r.Node(kind="h2d", name="copy_", reads=spans_of(src), writes=dst.spans)
@@ -136,7 +136,7 @@ def _host_to_device(state: Machine, dst: DeviceTensor, src: torch.Tensor, non_bl
 
 def _device_to_host(state: Machine, dst: torch.Tensor, src: DeviceTensor, non_blocking: bool) -> None:
     hostwatch.poll(state)
-    block = state.pinned.find(dst.data_ptr())
+    block = state.heap.pinned.find(dst.data_ptr())
     source = src.raw
     if block is None:
         _forbid_pageable_in_capture(state)

@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_map, tree_unflatten
 from racecheck.errors import UnsupportedOperation
 from racecheck.trace import records as r
 from racecheck.virtual import copies, hostwatch, random_ops
+from racecheck.virtual.calls import Call, run_raw
 from racecheck.virtual.machine import Machine, machine
 from racecheck.virtual.ops import DataDependent, OpInfo, Shape, aten, op_info, output_shapes, shape_key
 from racecheck.virtual.tensor import BACKEND, DeviceTensor
@@ -48,15 +49,9 @@ def read_back(tensor: DeviceTensor) -> torch.Tensor:
     return dispatch(aten._to_copy.default, (tensor,), {"device": CPU})  # type: ignore[no-any-return]
 
 
-def run_raw(func: Any, args: Any, kwargs: Any) -> Any:
-    """Run `func` on CPU tensors, past every mode."""
-    with torch._C._DisableTorchDispatch():
-        return func(*args, **kwargs)
-
-
 def empty(state: Machine, shape: Shape, device: int | None = None) -> DeviceTensor:
     """A fresh device tensor; its bytes are whatever the block held."""
-    block = state.allocate(shape.nbytes, device)
+    block = state.heap.allocate(shape.nbytes, device)
     with torch._C._DisableTorchDispatch():
         raw = torch.empty(0, dtype=shape.dtype).set_(block.bytes.storage, 0, shape.size, shape.stride)
     return DeviceTensor(raw, block, block.device)
@@ -74,7 +69,7 @@ def _device_operation(state: Machine, func: Any, args: tuple[Any, ...], kwargs: 
     tensors: list[DeviceTensor] = []
     raw_args = tuple(_unwrap(arg, tensors) for arg in args)
     raw_kwargs = {name: _unwrap(arg, tensors) for name, arg in kwargs.items()}
-    call = _Call(info.func, raw_args, raw_kwargs)
+    call = Call(info.func, raw_args, raw_kwargs)
     if info.random:
         call.draw = random_ops.draw(state, info, raw_args, raw_kwargs)
     if info.mutates:
@@ -90,7 +85,7 @@ def _view(info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _in_place(
-    state: Machine, info: OpInfo, args: Any, kwargs: Any, call: _Call, tensors: list[DeviceTensor]
+    state: Machine, info: OpInfo, args: Any, kwargs: Any, call: Call, tensors: list[DeviceTensor]
 ) -> Any:
     targets = [args[i] for i in info.written if i < len(args)]
     targets += [kwargs[name] for name in info.written_names if name in kwargs]
@@ -106,7 +101,7 @@ def _in_place(
     return targets[0] if returned == 1 else tuple(targets[:returned])
 
 
-def _functional(state: Machine, info: OpInfo, call: _Call, tensors: list[DeviceTensor]) -> Any:
+def _functional(state: Machine, info: OpInfo, call: Call, tensors: list[DeviceTensor]) -> Any:
     try:
         with torch._C._DisableTorchDispatch():
             outs, tree = output_shapes(info, call.args, call.kwargs, shape_key(call.args, call.kwargs))
@@ -121,7 +116,7 @@ def _functional(state: Machine, info: OpInfo, call: _Call, tensors: list[DeviceT
     return tree_unflatten(wrapped, tree) if len(wrapped) != 1 or not tree.is_leaf() else wrapped[0]
 
 
-def _wait_and_run(state: Machine, info: OpInfo, call: _Call, tensors: list[DeviceTensor]) -> Any:
+def _wait_and_run(state: Machine, info: OpInfo, call: Call, tensors: list[DeviceTensor]) -> Any:
     """An operation whose result's shape or value depends on the data: the host waits, as on a GPU."""
     box: list[Any] = []
     node = r.Node(kind="kernel", name=info.name, reads=_spans(tensors))
@@ -136,41 +131,6 @@ def _wait_and_run(state: Machine, info: OpInfo, call: _Call, tensors: list[Devic
         return tensor
 
     return tree_map(wrap, box[0])
-
-
-class _Call:
-    """Queued work: run `func` on the bytes as they are then, and put results where they belong."""
-
-    __slots__ = ("args", "draw", "func", "kwargs", "outs")
-
-    def __init__(self, func: Any, args: Any, kwargs: Any) -> None:
-        self.func = func
-        self.args = args
-        self.kwargs = kwargs
-        self.outs: list[torch.Tensor] = []
-        self.draw: random_ops.Draw | None = None
-
-    def prepare(self) -> None:
-        """Called when a graph that holds this node is replayed: random operations draw anew."""
-        if self.draw is not None:
-            with torch._C._DisableTorchDispatch():
-                self.draw.renew()
-
-    def result(self) -> Any:
-        """What the operation returns now."""
-        with torch._C._DisableTorchDispatch():
-            if self.draw is not None:
-                return self.draw.run(self.args, self.kwargs)
-            return self.func(*self.args, **self.kwargs)
-
-    def __call__(self) -> None:
-        result = self.result()
-        if self.outs:
-            results = result if isinstance(result, (list, tuple)) else (result,)
-            tensors = [out for out in results if isinstance(out, torch.Tensor)]
-            with torch._C._DisableTorchDispatch():
-                for out, value in zip(self.outs, tensors, strict=True):
-                    out.copy_(value)
 
 
 # -- arguments ---------------------------------------------------------------------------------
@@ -264,7 +224,7 @@ def _equal(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
         return hostwatch.host_operation(state, func, args, kwargs)
     tensors: list[DeviceTensor] = []
     return _wait_and_run(
-        state, op_info(func), _Call(func, [_unwrap(arg, tensors) for arg in args], {}), tensors
+        state, op_info(func), Call(func, [_unwrap(arg, tensors) for arg in args], {}), tensors
     )
 
 

@@ -15,7 +15,8 @@ from racecheck.errors import UnsupportedOperation
 from racecheck.trace import emit, listening, thread_name
 from racecheck.trace import records as r
 from racecheck.virtual import hostwatch
-from racecheck.virtual.machine import Capture, Step, machine
+from racecheck.virtual.machine import machine
+from racecheck.virtual.state import Capture, Step
 from racecheck.virtual.streams import Stream, StreamContext, current_stream, synchronize
 
 _pools = itertools.count(1)

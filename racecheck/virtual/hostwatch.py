@@ -29,7 +29,7 @@ def stage(state: Machine, block: PinnedBlock) -> None:
     """`block` is used by a copy: from now on its bytes are watched."""
     if block.snapshot is None:
         block.snapshot = block.data.copy()
-        state.watched.append(block)
+        state.heap.watched.append(block)
 
 
 def refresh(block: PinnedBlock) -> None:
@@ -42,7 +42,7 @@ def poll(state: Machine) -> None:
     """Report silent host writes since the last call that polled."""
     loc = caller()
     since, state.polled_at = state.polled_at, loc
-    for block in state.watched:
+    for block in state.heap.watched:
         snapshot = block.snapshot
         if snapshot is None or not _memcmp(block.lo, snapshot.ctypes.data, block.hi - block.lo):
             continue
@@ -62,7 +62,7 @@ def poll(state: Machine) -> None:
 
 def host_operation(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
     """Run a CPU operation now, and report what it did to pinned memory."""
-    if not len(state.pinned):
+    if not len(state.heap.pinned):
         return func(*args, **kwargs)
     info = op_info(func)
     if info.is_view:
@@ -85,7 +85,7 @@ def host_operation(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
 
 def host_read(state: Machine, tensor: torch.Tensor) -> None:
     """The host reads `tensor` by other means than a torch operation (`.tolist()`, `.numpy()`)."""
-    block = state.pinned.find(tensor.data_ptr())
+    block = state.heap.pinned.find(tensor.data_ptr())
     if block is not None:
         poll(state)
         state.tell(r.HostAccess, reads=spans_of(tensor))
@@ -103,7 +103,7 @@ def _note(
         for item in arg:
             _note(state, item, written, reads, writes, blocks)
     elif isinstance(arg, torch.Tensor) and arg.device.type == "cpu":
-        block = state.pinned.find(arg.data_ptr())
+        block = state.heap.pinned.find(arg.data_ptr())
         if block is not None:
             (writes if written else reads).extend(spans_of(arg))
             blocks.append(block)

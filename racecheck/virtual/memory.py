@@ -106,8 +106,8 @@ class DeviceMemory:
         self._free.setdefault((block.pool, block.nbytes), []).append((block.bytes, uses))
 
     def empty_cache(self) -> None:
-        """Forget free blocks (`torch.cuda.empty_cache`)."""
-        self._free.clear()
+        """Forget free blocks (`torch.cuda.empty_cache`). Those of graph pools stay with their graphs."""
+        self._free = {key: blocks for key, blocks in self._free.items() if not isinstance(key[0], str)}
 
 
 @dataclass(eq=False)

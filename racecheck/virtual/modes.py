@@ -14,7 +14,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from racecheck.virtual import copies, hostwatch
-from racecheck.virtual.dispatch import dispatch, read_back, run_raw
+from racecheck.virtual.calls import run_raw
+from racecheck.virtual.dispatch import dispatch, read_back
 from racecheck.virtual.machine import machine
 from racecheck.virtual.streams import check_device
 from racecheck.virtual.tensor import BACKEND, DeviceTensor
@@ -82,14 +83,14 @@ def _pin_memory(func: Any, args: Any, kwargs: Any) -> Any:
     tensor = args[0]
     if isinstance(tensor, DeviceTensor):
         raise RuntimeError(f"cannot pin 'torch.{tensor.device}' tensor: only dense CPU tensors can be pinned")
-    if machine().pinned.find(tensor.data_ptr()) is not None:
+    if machine().heap.pinned.find(tensor.data_ptr()) is not None:
         return tensor
     return _pin(tensor)
 
 
 def _is_pinned(func: Any, args: Any, kwargs: Any) -> bool:
     tensor = args[0]
-    return not isinstance(tensor, DeviceTensor) and machine().pinned.find(tensor.data_ptr()) is not None
+    return not isinstance(tensor, DeviceTensor) and machine().heap.pinned.find(tensor.data_ptr()) is not None
 
 
 def _to(func: Any, args: Any, kwargs: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from racecheck.trace import records as r
-from racecheck.virtual import graphs, hostwatch, streams
+from racecheck.virtual import events, graphs, hostwatch, streams
 from racecheck.virtual.machine import machine
 from racecheck.virtual.modes import DispatchMode, FunctionMode
 
@@ -37,7 +37,7 @@ def _index(device: Any) -> int:
 
 
 def _memory_allocated(device: Any = None) -> int:
-    machine().reclaim()
+    machine().heap.reclaim()
     return machine().devices[_index(device)].memory.allocated
 
 
@@ -97,7 +97,7 @@ CUDA: dict[str, Any] = {
     "get_device_capability": _always((9, 0)),
     "Stream": streams.Stream,
     "ExternalStream": streams.ExternalStream,
-    "Event": streams.Event,
+    "Event": events.Event,
     "stream": streams.stream,
     "StreamContext": streams.StreamContext,
     "device": streams.DeviceContext,

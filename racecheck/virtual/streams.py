@@ -1,4 +1,4 @@
-"""`torch.cuda.Stream`, `torch.cuda.Event` and the stream contexts, name for name."""
+"""`torch.cuda.Stream` and the stream and device contexts, name for name."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import torch
 from racecheck.errors import UnsupportedOperation
 from racecheck.trace import records as r
 from racecheck.virtual import hostwatch
-from racecheck.virtual.machine import StreamState, machine
-from racecheck.virtual.queues import Work
+from racecheck.virtual.events import Event
+from racecheck.virtual.machine import machine
+from racecheck.virtual.state import StreamState
 
 
 def device_index(device: Any) -> int | None:
@@ -127,104 +128,6 @@ class ExternalStream:
         raise UnsupportedOperation(
             "virtual CUDA has no ExternalStream: a raw cudaStream_t exists on a real GPU only; "
             "use torch.cuda.Stream"
-        )
-
-
-class Event:
-    """A CUDA event: created at its first record, and standing for the latest one."""
-
-    _created = 0
-
-    def __init__(
-        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, **_: Any
-    ) -> None:
-        Event._created += 1
-        self.key = ("event", Event._created)
-        self.enable_timing = enable_timing
-        self.work: Work | None = None
-        self.capture: Any = None
-        self._device: int | None = None
-        self.time = 0.0
-        self._dead = machine().dead_events
-
-    def __del__(self) -> None:
-        if getattr(self, "work", None) is not None:
-            self._dead.append(self.key)  # told at the next call: this may run inside the garbage collector
-
-    @property
-    def device(self) -> torch.device | None:
-        """The device it was recorded on; None before the first record."""
-        return None if self._device is None else torch.device("cuda", self._device)
-
-    def record(self, stream: Stream | None = None) -> None:
-        """Stand for all work issued to `stream` (default: current) so far."""
-        state = machine()
-        with state.lock:
-            target = stream.state if stream is not None else state.stream()
-            self._device = target.device
-            self.capture = target.capture
-            if target.capture is not None:
-                return
-            hostwatch.poll(state)
-            state.tell(r.EventRecord, event=self.key, stream=target.key)
-
-            def reach() -> None:
-                self.time = state.scheduler.clock
-
-            self.work = state.scheduler.put(target.queue, reach if self.enable_timing else None)
-            state.scheduler.progress()
-
-    def wait(self, stream: Stream | None = None) -> None:
-        """Later work on `stream` (default: current) follows the latest record before this call."""
-        state = machine()
-        with state.lock:
-            target = stream.state if stream is not None else state.stream()
-            if self.capture is not None:
-                if target.capture is None:
-                    target.capture = self.capture
-                    self.capture.streams.append(target)
-                return
-            if target.capture is not None and self.work is not None:
-                state.refuse_in_capture(target.capture)
-            if self.work is None:
-                return
-            hostwatch.poll(state)
-            state.tell(r.StreamWait, stream=target.key, event=self.key)
-            state.scheduler.put(target.queue, None, (self.work,))
-            state.scheduler.progress()
-
-    def query(self) -> bool:
-        """Is the work it stands for done? True orders the host after it; never recorded is True."""
-        state = machine()
-        with state.lock:
-            state.refuse_in_capture(self.capture)
-            hostwatch.poll(state)
-            state.scheduler.progress()
-            done = self.work is None or self.work.done
-            state.tell(r.Acquire, scope="event", target=self.key, how="query", done=done)
-            return done
-
-    def synchronize(self) -> None:
-        """The host waits for the work it stands for; at once if it was never recorded."""
-        state = machine()
-        with state.lock:
-            state.refuse_in_capture(self.capture)
-            hostwatch.poll(state)
-            state.acquire("event", self.key, self.work)
-
-    def elapsed_time(self, end: Event) -> float:
-        """Virtual milliseconds between the two records: one microsecond for each retired item."""
-        if not (self.enable_timing and end.enable_timing):
-            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
-        if self.work is None or end.work is None:
-            raise ValueError("Both events must be recorded before calculating elapsed time.")
-        if not (self.work.done and end.work.done):
-            raise RuntimeError("CUDA error: device not ready (synchronize the end event before elapsed_time)")
-        return (end.time - self.time) / 1000.0
-
-    def __repr__(self) -> str:
-        return (
-            "<torch.cuda.Event uninitialized>" if self.work is None else f"<torch.cuda.Event {self.key[1]}>"
         )
 
 
