@@ -41,7 +41,7 @@ def focus(trace: Iterable[r.Record], finding: Finding) -> list[r.Record]:
                 pass
             case r.HostAccess(reads=reads, writes=writes) if not touches((*reads, *writes)):
                 pass
-            case r.Alloc(span=span) | r.Free(span=span) if not touches((span,)):
+            case r.Alloc(span=span, guarded=False) | r.Free(span=span) if not touches((span,)):
                 pass
             case _:
                 kept.append(record)

@@ -116,9 +116,10 @@ class Ordering:
                 f"{record.loc}: replay of graph {record.graph!r}, which was never captured"
             ) from None
         stream = self._stream(record.stream)
-        for node in nodes:
+        for node in nodes:  # the launch reads pageable sources before anything runs (seen on an H200)
             if node.call_reads:
                 self.host_access(record, node.call_reads, (), node)
+        for node in nodes:
             self.work(record, record.stream, node, node.reads, node.writes)
         if record.blocking:
             self._thread(record.thread).join(stream, record)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from types import CodeType, FrameType
+from types import FrameType
 
 from racecheck.trace.records import NOWHERE, Loc
 
@@ -18,8 +18,8 @@ _MACHINERY = ("trace", "detect", "virtual", "cuda", "staging")
 _ignored: list[str] = [os.path.join(_ROOT, part) + os.sep for part in _MACHINERY]
 _ignored.append(os.path.join(_ROOT, "judge.py"))
 _ignored += [os.path.join(os.path.dirname(os.__file__), name) for name in ("threading.py", "contextlib.py")]
-_skip: dict[CodeType, bool] = {}
-_locs: dict[tuple[CodeType, int], Loc] = {}
+_skip: dict[str, bool] = {}
+_locs: dict[tuple[str, int, str], Loc] = {}  # not by code object: equal code in two files compares equal
 
 
 def ignore_package(path: str) -> None:
@@ -28,8 +28,8 @@ def ignore_package(path: str) -> None:
     _skip.clear()
 
 
-def _is_machinery(code: CodeType) -> bool:
-    name = code.co_filename
+def _is_machinery(name: str) -> bool:
+    """Is file `name` racecheck's own, torch's, or Python's?"""
     if name.startswith("<frozen"):
         return True
     in_torch = f"{os.sep}site-packages{os.sep}torch{os.sep}" in name
@@ -54,11 +54,11 @@ def caller() -> Loc:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        skip = _skip.get(code)
+        skip = _skip.get(code.co_filename)
         if skip is None:
-            skip = _skip[code] = _is_machinery(code)
+            skip = _skip[code.co_filename] = _is_machinery(code.co_filename)
         if not skip:
-            key = (code, frame.f_lineno)
+            key = (code.co_filename, frame.f_lineno, code.co_name)
             loc = _locs.get(key)
             if loc is None:
                 loc = _locs[key] = Loc(relative(code.co_filename), frame.f_lineno, code.co_name)

@@ -50,6 +50,7 @@ def copy_from(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
 def to_copy(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
     """`src.to(device, dtype)` as a fresh tensor. A non-blocking D2H gets pinned memory, as in PyTorch."""
     from racecheck.virtual.dispatch import _device_operation
+    from racecheck.virtual.ops import op_info
 
     (src,) = args
     device = kwargs.get("device")
@@ -57,7 +58,7 @@ def to_copy(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
     if on_device == (device.type == BACKEND if device is not None else on_device):
         if on_device:
             return _device_operation(
-                state, func, args, {k: v for k, v in kwargs.items() if k != "pin_memory"}
+                state, op_info(func), args, {k: v for k, v in kwargs.items() if k != "pin_memory"}
             )
         return hostwatch.host_operation(state, func, args, kwargs)
     dtype = kwargs.get("dtype") or src.dtype

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map, tree_unflatten
 
 from racecheck.errors import UnsupportedOperation
@@ -19,7 +20,16 @@ from racecheck.trace import records as r
 from racecheck.virtual import copies, hostwatch, random_ops
 from racecheck.virtual.calls import Call, run_raw
 from racecheck.virtual.machine import Machine, machine
-from racecheck.virtual.ops import DataDependent, OpInfo, Shape, aten, op_info, output_shapes, shape_key
+from racecheck.virtual.ops import (
+    DataDependent,
+    OpInfo,
+    Shape,
+    aten,
+    has_mask,
+    op_info,
+    output_shapes,
+    shape_key,
+)
 from racecheck.virtual.tensor import BACKEND, DeviceTensor
 
 CPU = torch.device("cpu")
@@ -41,7 +51,23 @@ def dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return handler(state, func, args, kwargs)
         if not _on_device(args, kwargs):
             return hostwatch.host_operation(state, func, args, kwargs)
-        return _device_operation(state, func, args, kwargs)
+        info = op_info(func)
+        if info.composite:
+            with DispatchMode():
+                return func.decompose(*args, **kwargs)
+        return _device_operation(state, info, args, kwargs)
+
+
+class DispatchMode(TorchDispatchMode):
+    """Sends every operation to `dispatch`."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled under the context; wrapping would import the compiler
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run one operation."""
+        return dispatch(func, args, kwargs or {})
 
 
 def read_back(tensor: DeviceTensor) -> torch.Tensor:
@@ -52,7 +78,8 @@ def read_back(tensor: DeviceTensor) -> torch.Tensor:
 def empty(state: Machine, shape: Shape, device: int | None = None) -> DeviceTensor:
     """A fresh device tensor; its bytes are whatever the block held."""
     block = state.heap.allocate(shape.nbytes, device)
-    with torch._C._DisableTorchDispatch():
+    # never an inference tensor: work may retire after the inference mode it was issued in
+    with torch._C._DisableTorchDispatch(), torch.inference_mode(False):
         raw = torch.empty(0, dtype=shape.dtype).set_(block.bytes.storage, 0, shape.size, shape.stride)
     return DeviceTensor(raw, block, block.device)
 
@@ -60,11 +87,10 @@ def empty(state: Machine, shape: Shape, device: int | None = None) -> DeviceTens
 # -- device operations -------------------------------------------------------------------------
 
 
-def _device_operation(state: Machine, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    info = op_info(func)
+def _device_operation(state: Machine, info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if info.is_view:
         return _view(info, args, kwargs)
-    if func in _INDEXING:
+    if info.func in _INDEXING:
         args = _indices_to_device(state, args)
     tensors: list[DeviceTensor] = []
     raw_args = tuple(_unwrap(arg, tensors) for arg in args)
@@ -94,7 +120,9 @@ def _in_place(
     only_written = info.name.endswith("_out") or info.func in _OVERWRITES
     reads = _spans([t for t in tensors if not (only_written and any(t is w for w in flat))])
     node = r.Node(kind="kernel", name=info.name, reads=reads, writes=writes)
-    state.issue(node, call)
+    # PyTorch turns a mask into indices first, and waits for their number, unless it fills with one value
+    masked = info.func in _INDEXING and has_mask(call.args[1]) and call.args[2].numel() != 1
+    state.issue(node, call, blocking=masked)
     returned = len(info.func._schema.returns)
     if returned == 0:
         return None
@@ -138,16 +166,18 @@ def _wait_and_run(state: Machine, info: OpInfo, call: Call, tensors: list[Device
 
 def _on_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     for arg in args:
-        if isinstance(arg, DeviceTensor) or (
-            isinstance(arg, (list, tuple)) and any(isinstance(item, DeviceTensor) for item in arg)
-        ):
+        if isinstance(arg, (DeviceTensor, torch.device)):
+            if isinstance(arg, DeviceTensor) or _is_backend(arg):
+                return True
+        elif isinstance(arg, (list, tuple)) and any(isinstance(item, DeviceTensor) for item in arg):
             return True
     if kwargs:
-        device = kwargs.get("device")
-        if device is not None and device.type == BACKEND:
-            return True
-        return any(isinstance(arg, DeviceTensor) for arg in kwargs.values())
+        return any(isinstance(arg, DeviceTensor) or _is_backend(arg) for arg in kwargs.values())
     return False
+
+
+def _is_backend(arg: Any) -> bool:
+    return isinstance(arg, torch.device) and arg.type == BACKEND
 
 
 def _unwrap(arg: Any, tensors: list[DeviceTensor]) -> Any:

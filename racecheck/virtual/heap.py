@@ -1,8 +1,12 @@
-"""Allocation, freeing and recycling of device and pinned memory, in the order that streams allow."""
+"""Allocation, freeing and recycling of device and pinned memory, in the order that streams allow.
+
+A pool that waits for events before it hands a block out again hands out fresh bytes as far as anyone can
+tell. That it asked an event is not told to the trace: which block it finds free depends on how early the
+device is, and an ordering that rests on that is luck.
+"""
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
@@ -23,7 +27,6 @@ class Heap:
         self._machine = machine
         self._freed: deque[Block | PinnedBlock] = deque()
         self.dead_events: deque[Hashable] = deque()
-        self._serial = itertools.count()
         self.pinned = PinnedMemory(self.note_free)
         self.watched: list[PinnedBlock] = []  # pinned blocks whose bytes are compared
 
@@ -34,9 +37,7 @@ class Heap:
         stream = machine.stream(device)
         capture = stream.capture
         pool = capture.pool if capture is not None else stream.key
-        block, reused, uses = machine.devices[stream.device].memory.allocate(nbytes, pool)
-        for event, _ in uses:  # the allocator asked the event and it was done
-            machine.tell(r.Acquire, scope="event", target=event, how="query")
+        block, reused = machine.devices[stream.device].memory.allocate(nbytes, pool)
         name = f"device memory of {nbytes} bytes"
         machine.tell(r.Alloc, span=block.bytes.span, kind="device", reuse=reused, name=name)
         return block
@@ -44,9 +45,9 @@ class Heap:
     def allocate_pinned(self, nbytes: int) -> torch.Tensor:
         """A flat uint8 CPU tensor in pinned memory."""
         self.reclaim()
-        tensor, block, reused = self.pinned.allocate(max(nbytes, 1))
+        tensor, block = self.pinned.allocate(max(nbytes, 1))
         name = f"pinned memory of {nbytes} bytes"
-        self._machine.tell(r.Alloc, span=(block.lo, block.hi), kind="pinned", name=name, guarded=reused)
+        self._machine.tell(r.Alloc, span=(block.lo, block.hi), kind="pinned", name=name)
         return tensor
 
     def note_free(self, block: Block | PinnedBlock) -> None:
@@ -73,13 +74,8 @@ class Heap:
         if owner is None:  # a graph's private pool: no other tensor gets it until the graph is gone
             memory.give_back(block, ())
             return
-        uses = []
-        for key in sorted(block.other_streams, key=str):
-            user = machine.streams[key].queue.last
-            if user is not None:
-                event = ("record_stream", next(self._serial))
-                machine.tell(r.EventRecord, event=event, stream=key)
-                uses.append((event, user))
+        lasts = [machine.streams[key].queue.last for key in block.other_streams]
+        uses = [last for last in lasts if last is not None]
         if owner.capture is None and not uses:  # with foreign uses the block is nobody's until they are done
             data = block.bytes.data
             machine.tell(r.Free, span=block.bytes.span, stream=owner.key)

@@ -75,32 +75,33 @@ class Block:
         self.on_free(self)
 
 
-Use = tuple[Hashable, Completion]  # an event of a stream that used the block, and when it is done
-
-
 class DeviceMemory:
     """One device's caching allocator, a free list per pool and size."""
 
     def __init__(self, device: int, on_free: Callable[[Block], None]) -> None:
         self._device = device
-        self._free: dict[tuple[Hashable, int], list[tuple[Bytes, tuple[Use, ...]]]] = {}
+        self._free: dict[tuple[Hashable, int], list[tuple[Bytes, tuple[Completion, ...]]]] = {}
         self._on_free = on_free
         self.allocated = 0  # bytes in live blocks
         self.peak = 0
 
-    def allocate(self, nbytes: int, pool: Hashable) -> tuple[Block, bool, tuple[Use, ...]]:
-        """A block of at least `nbytes`; was it used before; and the foreign uses that are now done."""
+    def allocate(self, nbytes: int, pool: Hashable) -> tuple[Block, bool]:
+        """A block of at least `nbytes`, and whether its old accesses count: it was freed in stream order.
+
+        A block that other streams used (`record_stream`) comes back only when they are done with it: its
+        bytes are fresh then.
+        """
         size = _round(nbytes)
         self.allocated += size
         self.peak = max(self.peak, self.allocated)
         cached = self._free.get((pool, size), [])
         for index in reversed(range(len(cached))):
-            if all(work.done for _, work in cached[index][1]):
+            if all(work.done for work in cached[index][1]):
                 memory, uses = cached.pop(index)
-                return Block(memory, self._device, pool, self._on_free), True, uses
-        return Block(Bytes(size), self._device, pool, self._on_free), False, ()
+                return Block(memory, self._device, pool, self._on_free), not uses
+        return Block(Bytes(size), self._device, pool, self._on_free), False
 
-    def give_back(self, block: Block, uses: tuple[Use, ...]) -> None:
+    def give_back(self, block: Block, uses: tuple[Completion, ...]) -> None:
         """The block may be handed out again within its pool, once `uses` are done."""
         self.allocated -= block.nbytes
         self._free.setdefault((block.pool, block.nbytes), []).append((block.bytes, uses))
@@ -144,15 +145,15 @@ class PinnedMemory:
         self._cached: dict[int, list[PinnedBlock]] = {}
         self._on_free = on_free
 
-    def allocate(self, nbytes: int) -> tuple[torch.Tensor, PinnedBlock, bool]:
-        """A flat uint8 tensor over a pinned block, the block, and whether it is a recycled one."""
+    def allocate(self, nbytes: int) -> tuple[torch.Tensor, PinnedBlock]:
+        """A flat uint8 tensor over a pinned block, and the block."""
         size = 1 << max(9, (nbytes - 1).bit_length())  # the host allocator rounds to powers of two
-        block, reused = self._take(size)
+        block = self._take(size)
         lease = block.data[:]  # dies with the tensor's storage: that frees the block
         weakref.finalize(lease, self._on_free, block).atexit = False
         self._live[block.lo] = block
         self._starts = sorted(self._live)
-        return torch.from_numpy(lease), block, reused
+        return torch.from_numpy(lease), block
 
     def give_back(self, block: PinnedBlock) -> None:
         """The tensor is gone; the block waits for its copies, then may be handed out again."""
@@ -175,13 +176,13 @@ class PinnedMemory:
         """All live blocks, by address."""
         return [self._live[start] for start in self._starts]
 
-    def _take(self, size: int) -> tuple[PinnedBlock, bool]:
+    def _take(self, size: int) -> PinnedBlock:
         for index, block in enumerate(self._cached.get(size, ())):
             if all(use.done for use in block.uses):
                 del self._cached[size][index]
                 block.uses.clear()
                 block.data[:] = POISON
-                return block, True
+                return block
         data = _raw(size)
         lo = data.ctypes.data
-        return PinnedBlock(data, lo, lo + size), False
+        return PinnedBlock(data, lo, lo + size)

@@ -11,11 +11,10 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from racecheck.virtual import copies, hostwatch
 from racecheck.virtual.calls import run_raw
-from racecheck.virtual.dispatch import dispatch, read_back
+from racecheck.virtual.dispatch import read_back
 from racecheck.virtual.machine import machine
 from racecheck.virtual.streams import check_device
 from racecheck.virtual.tensor import BACKEND, DeviceTensor
@@ -50,17 +49,6 @@ class FunctionMode(TorchFunctionMode):
             if kwargs.get("pin_memory"):
                 return _pinned_factory(func, args, {k: v for k, v in kwargs.items() if k != "pin_memory"})
         return func(*args, **kwargs)
-
-
-class DispatchMode(TorchDispatchMode):
-    """Sends every operation to `dispatch`."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # nothing is compiled under the context; wrapping would import the compiler
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return dispatch(func, args, kwargs or {})
 
 
 def _pinned_factory(func: Any, args: Any, kwargs: Any) -> torch.Tensor:

@@ -29,6 +29,7 @@ class OpInfo:
     written: tuple[int, ...]  # positions of mutated arguments
     written_names: tuple[str, ...]  # mutated keyword arguments (out=)
     random: bool
+    composite: bool  # made of other operations: PyTorch takes it apart, unless in inference mode
     generator: int | None  # position of the `generator` argument; -1: keyword only
     shapes: dict[Any, Any] = field(default_factory=dict)
 
@@ -60,11 +61,17 @@ def _read_schema(func: Any) -> OpInfo:
     aliases = any(out.alias_info is not None and not out.alias_info.is_write for out in schema.returns)
     view = (aliases and not written and not names) or func in VIEWS_IN_DISGUISE
     name = str(func).removeprefix("aten.").removesuffix(".default")
-    return OpInfo(func, name, view, tuple(written), tuple(names), _is_random(func), generator)
+    return OpInfo(
+        func, name, view, tuple(written), tuple(names), _is_random(func), _is_composite(func), generator
+    )
 
 
 def _is_random(func: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in func.tags
+
+
+def _is_composite(func: Any) -> bool:
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))
 
 
 @dataclass(slots=True)
@@ -110,7 +117,7 @@ def _infer(info: OpInfo, args: Any, kwargs: Any) -> tuple[list[Any], Any]:
     """
     leaves, spec = tree_flatten((args, kwargs))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    if _DYNAMIC & set(info.func.tags) or (info.func in _INDEXING and _has_mask(args[1])):
+    if _waits_for_data(info, args, kwargs):
         raise DataDependent(info.name)
     small = sum(tensor.numel() for tensor in tensors) <= _SMALL and not info.random
     for stand_in in (_zeros, _meta) if small else (_meta,):
@@ -128,7 +135,21 @@ def _infer(info: OpInfo, args: Any, kwargs: Any) -> tuple[list[Any], Any]:
 _INDEXING = {aten.index.Tensor, aten._unsafe_index.Tensor}
 
 
-def _has_mask(indices: Any) -> bool:
+def _waits_for_data(info: OpInfo, args: Any, kwargs: Any) -> bool:
+    """Must the host know the data to know the output's shape?
+
+    The tags say so of whole operators: an index is only counted if it is a mask, and `repeat_interleave`
+    is told its size when the caller knows it.
+    """
+    if info.func in _INDEXING:
+        return has_mask(args[1])
+    if info.func is aten.repeat_interleave.Tensor and kwargs.get("output_size") is not None:
+        return False
+    return bool(_DYNAMIC & set(info.func.tags))
+
+
+def has_mask(indices: Any) -> bool:
+    """Is one of the index tensors a mask?"""
     return any(isinstance(i, torch.Tensor) and i.dtype in (torch.bool, torch.uint8) for i in indices)
 
 

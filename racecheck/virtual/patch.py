@@ -11,8 +11,9 @@ import torch
 
 from racecheck.trace import records as r
 from racecheck.virtual import events, graphs, hostwatch, streams
+from racecheck.virtual.dispatch import DispatchMode
 from racecheck.virtual.machine import machine
-from racecheck.virtual.modes import DispatchMode, FunctionMode
+from racecheck.virtual.modes import FunctionMode
 
 _MISSING = object()
 
