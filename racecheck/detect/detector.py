@@ -29,8 +29,8 @@ class Detector:
     def __init__(self) -> None:
         self.evidence = Evidence()
         self.findings: list[Finding] = []
-        self._by_fingerprint: dict[str, Finding] = {}
         self._by_pair: dict[tuple[object, ...], Finding] = {}
+        self._alike: dict[str, int] = {}  # base fingerprint -> findings that have it
         self._shadow = Shadow()
         self._ordering = Ordering(self._access)
         self._prune_at = PRUNE_AT
@@ -59,7 +59,7 @@ class Detector:
                 return kind
         if self.diverged() is not None:
             return "hang"
-        return "clean" if self.evidence.rewrites else "inconclusive"
+        return "clean" if self.evidence.conclusive else "inconclusive"
 
     def diverged(self) -> tuple[int, dict[int, str | None]] | None:
         """First position at which ranks issue different collectives: (position, name by rank)."""
@@ -111,7 +111,13 @@ class Detector:
         name, slot, offset, where = describe_owner(owner, record.span)
         reader = Side("consumer", "consumer", record.loc, f"thread {record.thread}", record.mark, False)
         missing = f"the consumer needs {record.wanted} and finds {record.found}"
-        self._keep(Finding("stale", name, slot, record.span, offset, reader, reader, where, missing))
+        key = ("stale", record.loc, name, record.wanted)
+        known = self._by_pair.get(key)
+        if known is not None:
+            known.count += 1
+            return
+        finding = Finding("stale", name, slot, record.span, offset, reader, reader, where, missing)
+        self._by_pair[key] = self._keep(finding)
 
     # -- accesses ------------------------------------------------------------------------------
 
@@ -135,6 +141,8 @@ class Detector:
                 owner = segment.object
                 if owner is not None and owner.kind != "device":
                     self._weigh(owner, segment, chain, access)
+                elif access.is_write and not all(index == other for other in segment.reads):
+                    self.evidence.device_rewrites += 1
                 if access.is_write:
                     segment.tainted = carries_taint or segment.tainted
                 else:
@@ -187,10 +195,8 @@ class Detector:
         )
 
     def _keep(self, finding: Finding) -> Finding:
-        known = self._by_fingerprint.get(finding.fingerprint)
-        if known is not None:
-            known.count += 1
-            return known
-        self._by_fingerprint[finding.fingerprint] = finding
+        """A new finding: other lines, or another buffer. Its like are told apart by an ordinal."""
+        base = finding.base_fingerprint
+        finding.ordinal = self._alike[base] = self._alike.get(base, 0) + 1
         self.findings.append(finding)
         return finding

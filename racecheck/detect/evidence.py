@@ -32,6 +32,8 @@ class Evidence:
 
     def __init__(self) -> None:
         self.buffers: dict[str, BufferEvidence] = {}
+        self.device_rewrites = 0  # device memory that one stream wrote after another chain had used it
+        self.staging_used = False  # did device work ever touch host memory?
         self._last_use: dict[str, dict[int, Access]] = {}  # buffer -> first byte -> latest device read
         self._counted: dict[str, Access] = {}  # buffer -> the access counted last, as it may span ranges
 
@@ -49,6 +51,7 @@ class Evidence:
 
     def device_use(self, owner: Object, access: Access) -> None:
         """Device work used staged memory of `owner`."""
+        self.staging_used = True
         if owner.buffer is None:
             return  # temporaries come and go: remembering each one's last use would grow with the run
         uses = self._last_use.setdefault(owner.group, {})
@@ -58,6 +61,11 @@ class Evidence:
         if not access.is_write:
             uses[owner.span[0]] = access
 
+    @property
+    def conclusive(self) -> bool:
+        """Was anything put to the test? Where staging is used, a staged buffer must have been rewritten."""
+        return bool(self.rewrites) or (not self.staging_used and bool(self.device_rewrites))
+
     def rewrite(self, owner: Object, segment: Segment, access: Access, chain: Chain) -> None:
         """`access` writes `segment`, whose history still holds the uses it overwrites."""
         if isinstance(access.record, r.Free):
@@ -65,6 +73,10 @@ class Evidence:
         priors = [prior for prior in segment.reads.values() if prior.moment.chain != chain.index]
         if not priors and segment.write is not None and segment.write.moment.chain != chain.index:
             priors = [segment.write]
+        if access.node is None:  # the host only puts something to the test when a device used the bytes
+            priors = [prior for prior in priors if prior.node is not None]
+        else:  # and a landing copy only when somebody used what it lands on, beyond a host's first filling
+            priors = [prior for prior in priors if prior.node is not None or not prior.is_write]
         if not priors or self._counted.get(owner.group) is access:
             return
         causes = [chain.why_seen(prior.moment.chain, prior.moment.clock) for prior in priors]

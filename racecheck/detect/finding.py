@@ -84,6 +84,7 @@ class Finding:
     reasons: list[str] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
     limit: int = 0  # bytes of the object
+    ordinal: int = 1  # among findings that differ in their lines only
     pairs: list[tuple[Access, Access]] = field(default_factory=list, repr=False)
 
     @property
@@ -105,7 +106,22 @@ class Finding:
 
     @property
     def fingerprint(self) -> str:
-        """Stable under unrelated edits: no line numbers, steps, slots or addresses go into it."""
+        """Stable under unrelated edits: no line numbers, steps, slots or addresses go into it.
+
+        Races of one kind between other lines of the same two functions are numbered as they appear.
+        """
+        if self.ordinal == 1:
+            return self.base_fingerprint
+        return hashlib.sha256(f"{self.base_fingerprint}|{self.ordinal}".encode()).hexdigest()[:16]
+
+    @property
+    def identity(self) -> tuple[str, Loc, Loc]:
+        """The same race in two runs of the same code: lines included, numbering not."""
+        return self.base_fingerprint, self.first.loc, self.second.loc
+
+    @property
+    def base_fingerprint(self) -> str:
+        """The fingerprint before numbering."""
         sides = [f"{side.role}@{side.loc.file}:{side.loc.function}" for side in (self.first, self.second)]
         text = "|".join([self.rule, self.buffer, *sides])
         return hashlib.sha256(text.encode()).hexdigest()[:16]

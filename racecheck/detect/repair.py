@@ -35,16 +35,16 @@ def check_repairs(trace: Iterable[r.Record], finding: Finding) -> list[Repair]:
     repairs = []
     for kind, text, edit in _candidates(kept, finding):
         after = _races(edit(kept, finding))
-        if finding.fingerprint not in after and after <= before:
+        if finding.identity not in after and after <= before:
             repairs.append(Repair(kind, text))
     return repairs
 
 
-def _races(trace: Iterable[r.Record]) -> set[str]:
+def _races(trace: Iterable[r.Record]) -> set[tuple[str, r.Loc, r.Loc]]:
     detector = Detector()
     for record in trace:
         detector.feed(record)
-    return {finding.fingerprint for finding in detector.findings}
+    return {finding.identity for finding in detector.findings}
 
 
 def _candidates(trace: Sequence[r.Record], finding: Finding) -> Iterator[tuple[str, str, Edit]]:

@@ -14,6 +14,7 @@ from racecheck.detect.detector import Detector
 from racecheck.detect.finding import Finding
 from racecheck.trace import records as r
 
+Identity = tuple[str, r.Loc, r.Loc]
 REDUNDANT, LOAD_BEARING, ACCIDENTAL = "redundant", "load-bearing", "load-bearing by accident"
 
 
@@ -42,7 +43,7 @@ def audit_syncs(trace: Sequence[r.Record]) -> list[Sync]:
     for key, members in lines.items():
         sync = Sync(what=key[0], loc=key[1], count=len(members))
         removed = {id(member) for member in members}
-        sync.races = [f for print_, f in _races(without(trace, removed)).items() if print_ not in known]
+        sync.races = [f for race, f in _races(without(trace, removed)).items() if race not in known]
         if sync.races:
             sync.protects = sorted({finding.buffer for finding in sync.races})
             accidental = all(isinstance(m, r.DeviceOp) for m in members) and _unrelated(members, sync.races)
@@ -61,11 +62,11 @@ def without(trace: Iterable[r.Record], removed: set[int]) -> Iterable[r.Record]:
             yield replace(record, blocking=False)
 
 
-def _races(trace: Iterable[r.Record]) -> dict[str, Finding]:
+def _races(trace: Iterable[r.Record]) -> dict[Identity, Finding]:
     detector = Detector()
     for record in trace:
         detector.feed(record)
-    return {finding.fingerprint: finding for finding in detector.findings if finding.kind == "race"}
+    return {finding.identity: finding for finding in detector.findings if finding.kind == "race"}
 
 
 def _lines(trace: Iterable[r.Record]) -> dict[tuple[str, r.Loc], list[r.Record]]:
@@ -108,7 +109,7 @@ def _mark_deletable(
     trace: Sequence[r.Record],
     syncs: Sequence[Sync],
     lines: dict[tuple[str, r.Loc], list[r.Record]],
-    known: set[str],
+    known: set[Identity],
 ) -> None:
     """Mark redundant lines that can all go at once: two waits may each be redundant because of the other."""
     gone: set[int] = set()

@@ -8,8 +8,9 @@
 | D2H pageable, or non_blocking=False either way | as above | returns when the copy is done |
 
 Source: the CUDA API's synchronisation behaviour, and tests/conformance run on an H200. A change of dtype
-or a strided destination is worked off on the device, so a pinned source is read late all the same; a
-source that is strided or must be expanded is gathered into a pageable temporary during the call.
+or a strided device destination is worked off on the device, so a pinned source is read late all the same.
+A source that must be gathered or repeated goes through a pageable temporary during the call, and so does a
+D2H into a strided pinned view: there the host waits.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ import torch
 from racecheck.trace import records as r
 from racecheck.virtual import hostwatch
 from racecheck.virtual.machine import Machine
+from racecheck.virtual.memory import PinnedBlock
 from racecheck.virtual.ops import Shape
+from racecheck.virtual.queues import Work
 from racecheck.virtual.tensor import BACKEND, DeviceTensor, spans_of
 
 
@@ -108,54 +111,91 @@ def _move(dst: torch.Tensor, src: torch.Tensor) -> None:
         dst.copy_(src)
 
 
+def _one_block(dst: torch.Tensor, src: torch.Tensor) -> bool:
+    """Is the copy one stretch of bytes to another: the same dtype and the same dense layout?"""
+    if dst.dtype != src.dtype or dst.shape != src.shape:
+        return False
+    sizes = [size for size in src.shape if size != 1]
+    layouts = [[st for st, n in zip(t.stride(), t.shape, strict=True) if n != 1] for t in (dst, src)]
+    dense, expected = sorted(zip(layouts[1], sizes, strict=True)), 1
+    for stride, size in dense:
+        if stride != expected:
+            return False
+        expected *= size
+    return layouts[0] == layouts[1]
+
+
 def _device_to_device(state: Machine, dst: DeviceTensor, src: DeviceTensor) -> None:
-    same = dst.dtype == src.dtype and dst.raw.is_contiguous() and src.raw.is_contiguous()
-    node = r.Node(kind="d2d" if same else "kernel", name="copy_", reads=src.spans, writes=dst.spans)
     target, source = dst.raw, src.raw  # not the wrappers: queued work must not keep blocks allocated
-    state.issue(node, lambda: _move(target, source))
+    with torch._C._DisableTorchDispatch():
+        source.expand(target.shape)  # a shape that does not fit is an error of the call
+    same = dst.dtype == src.dtype and target.is_contiguous() and source.is_contiguous()
+    node = r.Node(kind="d2d" if same else "kernel", name="copy_", reads=src.spans, writes=dst.spans)
+    state.issue(node, lambda: _move(target, source), stream=state.stream(dst.block.device))
 
 
 def _host_to_device(state: Machine, dst: DeviceTensor, src: torch.Tensor, non_blocking: bool) -> None:
-    hostwatch.poll(state)
-    block = state.heap.pinned.find(src.data_ptr())
-    target = dst.raw
-    if block is not None and src.is_contiguous() and src.shape == dst.shape:
+    state.heap.poll()
+    block = state.heap.pinned.find(src.data_ptr()) if src.numel() else None
+    target, stream = dst.raw, state.stream(dst.block.device)
+    with torch._C._DisableTorchDispatch():
+        expanded = src.expand(target.shape)
+    if block is not None and (expanded.is_contiguous() or _one_block(target, expanded)):
         node = r.Node(kind="h2d", name="copy_", reads=spans_of(src), writes=dst.spans)
         source = block.alias(src)
-        work = state.issue(node, lambda: _move(target, source), blocking=not non_blocking)
-        hostwatch.stage(state, block)
-        if work is not None:
-            block.used_by(work)
+        work = state.issue(node, lambda: _move(target, source), stream=stream, blocking=not non_blocking)
+        _used(state, block, work)
         return
     with torch._C._DisableTorchDispatch():
-        staged = src.to(dst.dtype, copy=True)
+        staged = expanded.to(dst.dtype, copy=True)
     _forbid_pageable_in_capture(state)
     reads = spans_of(src) if block is not None else ()
     node = r.Node(kind="h2d", name="copy_", call_reads=reads, writes=dst.spans)
-    state.issue(node, lambda: _move(target, staged), blocking=not non_blocking)
+    state.issue(node, lambda: _move(target, staged), stream=stream, blocking=not non_blocking)
 
 
 def _device_to_host(state: Machine, dst: torch.Tensor, src: DeviceTensor, non_blocking: bool) -> None:
-    hostwatch.poll(state)
-    block = state.heap.pinned.find(dst.data_ptr())
+    state.heap.poll()
+    block = state.heap.pinned.find(dst.data_ptr()) if dst.numel() else None
     source = src.raw
-    if block is None:
-        _forbid_pageable_in_capture(state)
-        node = r.Node(kind="d2h", name="copy_", reads=src.spans)
-        state.issue(node, lambda: _move(dst, source), blocking=True)
+    with torch._C._DisableTorchDispatch():
+        source.expand(dst.shape)
+    if block is None or not (dst.is_contiguous() or _one_block(dst, source)):
+        _through_pageable(state, dst, src, block)
         return
-
-    target = block.alias(dst)
+    target, spans = block.alias(dst), spans_of(dst)
 
     def land() -> None:
+        state.heap.poll()
         _move(target, source)
-        hostwatch.refresh(block)
+        hostwatch.refresh(block, spans)
 
-    node = r.Node(kind="d2h", name="copy_", reads=src.spans, writes=spans_of(dst))
-    work = state.issue(node, land, blocking=not non_blocking)
+    node = r.Node(kind="d2h", name="copy_", reads=src.spans, writes=spans)
+    stream = state.stream(src.block.device)
+    _used(state, block, state.issue(node, land, stream=stream, blocking=not non_blocking))
+
+
+def _through_pageable(
+    state: Machine, dst: torch.Tensor, src: DeviceTensor, block: PinnedBlock | None
+) -> None:
+    """Into pageable memory, or into a strided pinned view by way of a pageable temporary: the host waits."""
+    _forbid_pageable_in_capture(state)
+    source = src.raw
+    node = r.Node(kind="d2h", name="copy_", reads=src.spans)
+    state.issue(node, lambda: _move(dst, source), stream=state.stream(src.block.device), blocking=True)
+    if block is not None:
+        spans = spans_of(dst)
+        state.tell(r.HostAccess, writes=spans)
+        hostwatch.refresh(block, spans)
+
+
+def _used(state: Machine, block: PinnedBlock, work: Work | None) -> None:
+    """A copy uses `block`: `work`, or None when it was captured."""
     hostwatch.stage(state, block)
     if work is not None:
         block.used_by(work)
+    elif not block.uses:
+        block.captured = True
 
 
 def _forbid_pageable_in_capture(state: Machine) -> None:

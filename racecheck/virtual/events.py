@@ -7,28 +7,26 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from racecheck.trace import records as r
-from racecheck.virtual import hostwatch
-from racecheck.virtual.machine import machine
+from racecheck.virtual.machine import cuda_error, machine
 from racecheck.virtual.queues import Work
 
 if TYPE_CHECKING:
+    from racecheck.virtual.state import StreamState
     from racecheck.virtual.streams import Stream
 
 
 class Event:
     """A CUDA event: created at its first record, and standing for the latest one."""
 
-    _created = 0
-
     def __init__(
         self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, **_: Any
     ) -> None:
-        Event._created += 1
-        self.key = ("event", Event._created)
+        self.key = ("event", next(machine().event_names))
         self.enable_timing = enable_timing
         self.work: Work | None = None
         self.capture: Any = None
         self._device: int | None = None
+        self.frontier = 0  # what it covers of a capture
         self.time = 0.0
         self._dead = machine().heap.dead_events
 
@@ -49,9 +47,9 @@ class Event:
             self._device = target.device
             self.capture = target.capture
             if target.capture is not None:
+                self.frontier = target.frontier
                 return
-            hostwatch.poll(state)
-            state.tell(r.EventRecord, event=self.key, stream=target.key)
+            state.order(r.EventRecord, event=self.key, stream=target.key)
 
             def reach() -> None:
                 self.time = state.scheduler.clock
@@ -65,36 +63,42 @@ class Event:
         with state.lock:
             target = stream.state if stream is not None else state.stream()
             if self.capture is not None:
-                if target.capture is None:
-                    target.capture = self.capture
-                    self.capture.streams.append(target)
+                self._join(target)
                 return
             if target.capture is not None and self.work is not None:
                 state.refuse_in_capture(target.capture)
             if self.work is None:
                 return
-            hostwatch.poll(state)
-            state.tell(r.StreamWait, stream=target.key, event=self.key)
+            state.order(r.StreamWait, stream=target.key, event=self.key)
             state.scheduler.put(target.queue, None, (self.work,))
             state.scheduler.progress()
+
+    def _join(self, target: StreamState) -> None:
+        """`target` becomes part of the capture this event was recorded in."""
+        if self.capture not in machine().captures:
+            raise cuda_error("invalid argument: the event was last recorded in a capture that has ended")
+        if target.capture is None:
+            target.capture, target.frontier = self.capture, 0
+            self.capture.streams.append(target)
+        target.frontier |= self.frontier
+
+    def _refuse_captured(self) -> None:
+        machine().refuse_in_capture(self.capture)
+        if self.capture is not None:
+            raise cuda_error("operation not permitted on an event last recorded in a capturing stream")
 
     def query(self) -> bool:
         """Is the work it stands for done? True orders the host after it; never recorded is True."""
         state = machine()
         with state.lock:
-            state.refuse_in_capture(self.capture)
-            hostwatch.poll(state)
-            state.scheduler.progress()
-            done = self.work is None or self.work.done
-            state.tell(r.Acquire, scope="event", target=self.key, how="query", done=done)
-            return done
+            self._refuse_captured()
+            return state.ask("event", self.key, self.work)
 
     def synchronize(self) -> None:
         """The host waits for the work it stands for; at once if it was never recorded."""
         state = machine()
         with state.lock:
-            state.refuse_in_capture(self.capture)
-            hostwatch.poll(state)
+            self._refuse_captured()
             state.acquire("event", self.key, self.work)
 
     def elapsed_time(self, end: Event) -> float:

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from collections.abc import Hashable
 from typing import Any
 
 from racecheck.errors import UnsupportedOperation
 from racecheck.trace import emit, listening, thread_name
 from racecheck.trace import records as r
-from racecheck.virtual import hostwatch
-from racecheck.virtual.machine import machine
-from racecheck.virtual.state import Capture, Step
+from racecheck.virtual.machine import cuda_error, machine
+from racecheck.virtual.queues import Work
+from racecheck.virtual.state import Capture, Step, StreamState
 from racecheck.virtual.streams import Stream, StreamContext, current_stream, synchronize
 
 _pools = itertools.count(1)
-_names = itertools.count(1)
 
 
 def graph_pool_handle() -> tuple[int, int]:
@@ -32,7 +32,9 @@ class CUDAGraph:
     """`torch.cuda.CUDAGraph`."""
 
     def __init__(self, keep_graph: bool = False) -> None:
-        self.name = f"graph {next(_names)}"
+        self.name = f"graph {next(machine().graph_names)}"
+        self._last: Work | None = None  # its latest launch
+        self._last_stream: Hashable = None
         self.steps: list[Step] | None = None
         self._pool: Any = None
         self._capture: Capture | None = None
@@ -52,9 +54,10 @@ class CUDAGraph:
                     "CUDA error: the stream is already capturing; end the first capture before"
                 )
             self._pool = pool if pool is not None else graph_pool_handle()
-            relaxed = capture_error_mode == "relaxed"
-            self._capture = Capture(self, ("graph pool", self._pool), streams=[stream], relaxed=relaxed)
-            stream.capture = self._capture
+            self._capture = Capture(
+                self, ("graph pool", self._pool), streams=[stream], mode=capture_error_mode
+            )
+            stream.capture, stream.frontier = self._capture, 0
             state.captures.append(self._capture)
 
     def capture_end(self) -> None:
@@ -73,7 +76,11 @@ class CUDAGraph:
             state.captures.remove(capture)
             self._capture = None
             if capture.error is not None:
-                raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
+                raise cuda_error("operation failed due to a previous error during capture")
+            if capture.unjoined():
+                raise cuda_error(
+                    "capturing stream has unjoined work: make it wait for every side stream before the end"
+                )
             self.steps = capture.steps
             state.graphs.append(weakref.ref(self))
             if listening():
@@ -100,20 +107,28 @@ class CUDAGraph:
                 raise UnsupportedOperation(
                     "virtual CUDA cannot capture a replay into another graph; replay it outside"
                 )
-            hostwatch.poll(state)
+            self._follow_last_launch(stream)
             runs = [step.run for step in self.steps]
             for run in runs:
                 prepare = getattr(run, "prepare", None)
                 if prepare is not None:
                     prepare()
-            state.tell(r.Replay, graph=self.name, stream=stream.key)
+            state.order(r.Replay, graph=self.name, stream=stream.key)
 
             def play() -> None:
                 for run in runs:
                     run()
 
-            state.scheduler.put(stream.queue, play)
+            self._last, self._last_stream = state.scheduler.put(stream.queue, play), stream.key
+            state.tell(r.EventRecord, event=("launch", self.name), stream=stream.key)
             state.scheduler.progress()
+
+    def _follow_last_launch(self, stream: StreamState) -> None:
+        """Two launches of one executable graph never overlap: CUDA orders them, whatever their streams."""
+        state = machine()
+        if self._last is not None and self._last_stream != stream.key:
+            state.order(r.StreamWait, event=("launch", self.name), stream=stream.key)
+            state.scheduler.put(stream.queue, None, (self._last,))
 
     def pool(self) -> Any:
         """The graph's memory pool, for `torch.cuda.graph(g, pool=...)`."""

@@ -7,12 +7,15 @@ device is, and an ordering that rests on that is luck.
 
 from __future__ import annotations
 
+import ctypes
 from collections import deque
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
+from racecheck.trace import caller, emit, listening, thread_name
 from racecheck.trace import records as r
 from racecheck.virtual.memory import POISON, Block, PinnedBlock, PinnedMemory
 
@@ -20,12 +23,16 @@ if TYPE_CHECKING:
     from racecheck.virtual.machine import Machine
 
 
+_memcmp = ctypes.CDLL(None).memcmp
+_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+
+
 class Heap:
     """All memory of one machine."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._freed: deque[Block | PinnedBlock] = deque()
+        self._freed: deque[tuple[Block | PinnedBlock, str]] = deque()  # and the thread that let go of it
         self.dead_events: deque[Hashable] = deque()
         self.pinned = PinnedMemory(self.note_free)
         self.watched: list[PinnedBlock] = []  # pinned blocks whose bytes are compared
@@ -47,27 +54,45 @@ class Heap:
         self.reclaim()
         tensor, block = self.pinned.allocate(max(nbytes, 1))
         name = f"pinned memory of {nbytes} bytes"
-        self._machine.tell(r.Alloc, span=(block.lo, block.hi), kind="pinned", name=name)
+        # The pool does not wait for replays that read a block they captured: those accesses still count.
+        reuse, block.captured = block.captured, False
+        self._machine.tell(r.Alloc, span=(block.lo, block.hi), kind="pinned", name=name, reuse=reuse)
         return tensor
 
     def note_free(self, block: Block | PinnedBlock) -> None:
         """A tensor died, perhaps inside the garbage collector: deal with it at the next call."""
-        self._freed.append(block)
+        self._freed.append((block, thread_name()))
+
+    def poll(self) -> None:
+        """Report host writes that nobody announced: staged bytes that differ from what the trace knows."""
+        machine = self._machine
+        since, machine.polled_at = machine.polled_at, caller()
+        for block in self.watched:
+            snapshot = block.snapshot
+            if snapshot is None or not _memcmp(block.lo, snapshot.ctypes.data, block.hi - block.lo):
+                continue
+            changed = np.flatnonzero(block.data != snapshot)
+            edges = np.flatnonzero(np.diff(changed) > 1)
+            starts = changed[np.concatenate(([0], edges + 1))]
+            ends = changed[np.concatenate((edges, [len(changed) - 1]))] + 1
+            spans = tuple((block.lo + int(a), block.lo + int(b)) for a, b in zip(starts, ends, strict=True))
+            snapshot[:] = block.data
+            machine.tell(r.HostAccess, writes=spans, how="bytes", since=since)
 
     def reclaim(self) -> None:
         """Give back what died since the last call, each block in the order of its stream."""
         while self.dead_events:
             self._machine.tell(r.EventFree, event=self.dead_events.popleft())
         while self._freed:
-            block = self._freed.popleft()
+            block, thread = self._freed.popleft()
             if isinstance(block, PinnedBlock):
                 block.snapshot = None
                 self.watched = [other for other in self.watched if other is not block]
                 self.pinned.give_back(block)
             else:
-                self._free(block)
+                self._free(block, thread)
 
-    def _free(self, block: Block) -> None:
+    def _free(self, block: Block, thread: str) -> None:
         machine = self._machine
         owner = machine.streams.get(block.pool)
         memory = machine.devices[block.device].memory
@@ -78,6 +103,7 @@ class Heap:
         uses = [last for last in lasts if last is not None]
         if owner.capture is None and not uses:  # with foreign uses the block is nobody's until they are done
             data = block.bytes.data
-            machine.tell(r.Free, span=block.bytes.span, stream=owner.key)
+            if listening():
+                emit(r.Free(thread=thread, span=block.bytes.span, stream=owner.key, loc=caller()))
             machine.scheduler.put(owner.queue, lambda: data.fill(POISON))
         memory.give_back(block, tuple(uses))

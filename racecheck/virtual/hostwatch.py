@@ -8,21 +8,16 @@ between two such calls. A silent write of the very bytes that were there before 
 
 from __future__ import annotations
 
-import ctypes
+from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 import torch
 
-from racecheck.trace import caller, current_mark, emit, listening, thread_name
 from racecheck.trace import records as r
 from racecheck.virtual.machine import Machine
 from racecheck.virtual.memory import PinnedBlock
 from racecheck.virtual.ops import op_info
 from racecheck.virtual.tensor import spans_of
-
-_memcmp = ctypes.CDLL(None).memcmp
-_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
 def stage(state: Machine, block: PinnedBlock) -> None:
@@ -32,32 +27,16 @@ def stage(state: Machine, block: PinnedBlock) -> None:
         state.heap.watched.append(block)
 
 
-def refresh(block: PinnedBlock) -> None:
-    """The bytes of `block` changed in a way the trace already knows."""
+def refresh(block: PinnedBlock, spans: Iterable[r.Span]) -> None:
+    """These bytes of `block` changed in a way the trace already knows; the others may still hold a secret."""
     if block.snapshot is not None:
-        block.snapshot[:] = block.data
+        for lo, hi in spans:
+            block.snapshot[lo - block.lo : hi - block.lo] = block.data[lo - block.lo : hi - block.lo]
 
 
 def poll(state: Machine) -> None:
-    """Report silent host writes since the last call that polled."""
-    loc = caller()
-    since, state.polled_at = state.polled_at, loc
-    for block in state.heap.watched:
-        snapshot = block.snapshot
-        if snapshot is None or not _memcmp(block.lo, snapshot.ctypes.data, block.hi - block.lo):
-            continue
-        changed = np.flatnonzero(block.data != snapshot)
-        edges = np.flatnonzero(np.diff(changed) > 1)
-        starts = changed[np.concatenate(([0], edges + 1))]
-        ends = changed[np.concatenate((edges, [len(changed) - 1]))] + 1
-        spans = tuple((block.lo + int(a), block.lo + int(b)) for a, b in zip(starts, ends, strict=True))
-        snapshot[:] = block.data
-        if listening():
-            emit(
-                r.HostAccess(
-                    thread=thread_name(), loc=loc, mark=current_mark(), writes=spans, how="bytes", since=since
-                )
-            )
+    """Report silent host writes since the last call that looked."""
+    state.heap.poll()
 
 
 def host_operation(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
@@ -79,7 +58,7 @@ def host_operation(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
         state.tell(r.HostAccess, reads=tuple(reads), writes=tuple(writes))
     result = func(*args, **kwargs)
     for block in blocks:
-        refresh(block)
+        refresh(block, [(lo, hi) for lo, hi in writes if block.lo <= lo < block.hi])
     return result
 
 

@@ -5,6 +5,7 @@ Everything here happens under one lock, at traced calls; between two of them the
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Hashable
 from typing import Any
@@ -18,9 +19,12 @@ from racecheck.virtual.lag import Lag
 from racecheck.virtual.queues import Scheduler, Work
 from racecheck.virtual.state import Capture, Device, Step, StreamState
 
+#: How many times a pending query is answered before the work is done at last.
+PATIENCE = 100
+
 CAPTURE_ERROR = (
-    "CUDA error: operation not permitted when stream is capturing (virtual CUDA: the capture is now invalid, "
-    "as on a GPU; move the call out of the captured region)"
+    "operation not permitted when stream is capturing (the capture is now invalid, as on a GPU; "
+    "move the call out of the captured region)"
 )
 
 
@@ -34,6 +38,8 @@ class Machine:
         self.heap = Heap(self)
         self.polled_at: r.Loc | None = None  # where the bytes were compared last
         self.devices = [Device(self, index) for index in range(devices)]
+        self.graph_names = itertools.count(1)
+        self.event_names = itertools.count(1)
         self.graphs: list[Any] = []  # weak references to live graphs
         self.captures: list[Capture] = []
         self._local = threading.local()
@@ -73,9 +79,12 @@ class Machine:
         if capture is not None:
             if blocking:
                 self.refuse_in_capture(capture)
+            stream.frontier |= 1 << len(capture.steps)
             capture.steps.append(Step(node, run, caller()))
             return None
         self.heap.reclaim()
+        if blocking:
+            self.heap.poll()  # what was written before the wait must not be taken for written after it
         self.tell(r.DeviceOp, stream=stream.key, node=node, blocking=blocking)
         work = self.scheduler.put(stream.queue, run)
         if blocking:
@@ -85,12 +94,29 @@ class Machine:
 
     def acquire(self, scope: str, target: Hashable, work: Work | None, how: str = "sync") -> None:
         """The host waits for `work` (None with scope "device": for everything) and learns it is done."""
+        self.heap.poll()
         if scope == "device":
             self.scheduler.force_all()
         elif work is not None:
             self.scheduler.force(work)
-        self.tell(r.Acquire, scope=scope, target=target, how=how)
+        self.order(r.Acquire, scope=scope, target=target, how=how)
         self.scheduler.progress()
+
+    def ask(self, scope: str, target: Hashable, work: Work | None) -> bool:
+        """Is `work` done? The host learns it. Asked again and again, the device gets there: a GPU would."""
+        self.scheduler.progress()
+        if work is not None and not work.done:
+            work.asked += 1
+            if work.asked >= PATIENCE:
+                self.scheduler.force(work)
+        done = work is None or work.done
+        self.order(r.Acquire, scope=scope, target=target, how="query", done=done)
+        return done
+
+    def order(self, record: type[r.Record], /, **fields: Any) -> None:
+        """Tell something that orders: silent host writes up to here come before it."""
+        self.heap.poll()
+        self.tell(record, **fields)
 
     def tell(self, record: type[r.Record], /, **fields: Any) -> None:
         """Emit a record of the calling thread, if anyone listens."""
@@ -100,17 +126,20 @@ class Machine:
     def refuse_in_capture(self, concerns: Capture | None = None) -> None:
         """Raise CUDA's error for a host wait or query while a capture is open; it becomes invalid.
 
-        A capture in mode "relaxed" forbids only what `concerns` itself.
+        A capture in mode "relaxed" forbids only what `concerns` itself, one in "thread_local" only what
+        its own thread does.
         """
-        broken = [c for c in self.captures if c.relaxed is False or c is concerns]
+        broken = [c for c in self.captures if c is concerns or c.forbids_here()]
         if broken:
             for capture in broken:
                 capture.error = CAPTURE_ERROR
-            raise (
-                torch.AcceleratorError(CAPTURE_ERROR)
-                if hasattr(torch, "AcceleratorError")
-                else RuntimeError(CAPTURE_ERROR)
-            )
+            raise cuda_error(CAPTURE_ERROR)
+
+
+def cuda_error(what: str) -> Exception:
+    """The exception PyTorch raises for a CUDA error."""
+    kind: type[Exception] = getattr(torch, "AcceleratorError", RuntimeError)
+    return kind(f"CUDA error: {what}")
 
 
 _current: Machine | None = None

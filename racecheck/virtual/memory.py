@@ -120,6 +120,7 @@ class PinnedBlock:
     hi: int
     uses: list[Completion] = field(default_factory=list)
     snapshot: np.ndarray | None = None  # the staged bytes as the trace knows them
+    captured: bool = False  # only captured copies used it, and the pool knows nothing of those
 
     def __post_init__(self) -> None:
         self._storage = torch.from_numpy(self.data).untyped_storage()
@@ -133,6 +134,7 @@ class PinnedBlock:
 
     def used_by(self, work: Completion) -> None:
         """`work` uses the block: it is not handed out again before that is done."""
+        self.captured = False
         self.uses = [*(use for use in self.uses if not use.done), work]
 
 

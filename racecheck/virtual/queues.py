@@ -16,13 +16,14 @@ from racecheck.virtual.lag import Lag
 class Work:
     """One queued item: `run` has its effects when it retires; `after` must retire first."""
 
-    __slots__ = ("after", "done", "queue", "run")
+    __slots__ = ("after", "asked", "done", "queue", "run")
 
     def __init__(self, queue: Queue, run: Callable[[], None] | None, after: tuple[Work, ...] = ()) -> None:
         self.queue = queue
         self.run = run
         self.after = after
         self.done = False
+        self.asked = 0  # pending queries so far
 
 
 class Queue:

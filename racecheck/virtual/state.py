@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ class StreamState:
     number: int
     priority: int = 0
     capture: Capture | None = None
+    frontier: int = 0  # while capturing: which steps of the capture this stream follows, a bit each
 
 
 @dataclass(eq=False)
@@ -51,7 +53,16 @@ class Capture:
     streams: list[StreamState] = field(default_factory=list)
     keep: list[Any] = field(default_factory=list)
     error: str | None = None
-    relaxed: bool = False  # capture_error_mode="relaxed"
+    mode: str = "global"  # capture_error_mode
+    thread: int = field(default_factory=threading.get_ident)
+
+    def forbids_here(self) -> bool:
+        """Does this capture forbid the calling thread to wait for or ask about any work?"""
+        return self.mode == "global" or (self.mode == "thread_local" and self.thread == threading.get_ident())
+
+    def unjoined(self) -> bool:
+        """Is there captured work that the capture's own stream does not follow?"""
+        return self.streams[0].frontier != (1 << len(self.steps)) - 1
 
 
 class Device:

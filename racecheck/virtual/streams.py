@@ -7,8 +7,6 @@ from typing import Any
 import torch
 
 from racecheck.errors import UnsupportedOperation
-from racecheck.trace import records as r
-from racecheck.virtual import hostwatch
 from racecheck.virtual.events import Event
 from racecheck.virtual.machine import machine
 from racecheck.virtual.state import StreamState
@@ -89,18 +87,13 @@ class Stream:
         state = machine()
         with state.lock:
             state.refuse_in_capture(self.state.capture)
-            hostwatch.poll(state)
-            state.scheduler.progress()
-            done = self.state.queue.last is None or self.state.queue.last.done
-            state.tell(r.Acquire, scope="stream", target=self.state.key, how="query", done=done)
-            return done
+            return state.ask("stream", self.state.key, self.state.queue.last)
 
     def synchronize(self) -> None:
         """The host waits for all work issued to this stream so far."""
         state = machine()
         with state.lock:
             state.refuse_in_capture(self.state.capture)
-            hostwatch.poll(state)
             state.acquire("stream", self.state.key, self.state.queue.last)
 
     def __enter__(self) -> Stream:
@@ -202,9 +195,13 @@ def set_stream(stream: Stream | None) -> None:
 
 
 def synchronize(device: Any = None) -> None:
-    """`torch.cuda.synchronize`: the host waits for everything."""
+    """`torch.cuda.synchronize`: the host waits for everything on `device` (default: the current one)."""
     state = machine()
     with state.lock:
         state.refuse_in_capture()
-        hostwatch.poll(state)
-        state.acquire("device", None, None)
+        index = device_index(device)
+        if len(state.devices) == 1:
+            state.acquire("device", None, None)
+            return
+        for stream in state.devices[state.device_index if index is None else check_device(index)].streams():
+            state.acquire("stream", stream.key, stream.queue.last)

@@ -33,13 +33,17 @@ class Program:
         self.step = step
         return self
 
+    def line(self, number: int) -> Program:
+        """The next record comes from this line: a loop comes to the same lines again."""
+        self._line = number - 1
+        return self
+
     def alloc(
         self, name: str, kind: str = "pinned", *, slot: int | None = 0, thread: str = "main", **extra: object
     ) -> Program:
         """Declare buffer `name`."""
-        return self._add(
-            r.Alloc, thread, span=span(name), name=name, kind=kind, buffer=name, slot=slot, **extra
-        )
+        fields = {"buffer": name, **extra}
+        return self._add(r.Alloc, thread, span=span(name), name=name, kind=kind, slot=slot, **fields)
 
     def write(self, name: str, *where: int, thread: str = "main") -> Program:
         """The host writes."""

@@ -91,11 +91,11 @@ def test_a_second_slot_is_offered_only_if_it_helps():
     """Without a wait two slots race at the third write: only fresh memory or a wait helps."""
     program = Program().alloc("P")
     for step in range(4):
-        program.at(step).write("P").h2d("P", "D")
+        program.line(1).at(step).write("P").h2d("P", "D")
     assert kinds(program) == ["record an", "write a"]
     waited = Program().alloc("P")
     for step in range(4):
-        waited.at(step).write("P").h2d("P", "D").record(f"e{step}")
+        waited.line(1).at(step).write("P").h2d("P", "D").record(f"e{step}")
         if step:
             waited.sync(f"e{step - 1}")
     assert "give P" in kinds(waited)
@@ -114,7 +114,7 @@ def test_moving_the_record_of_another_step_is_not_proposed():
     """The event of step 0 waited for in step 1 is not the one to record after step 1's copy."""
     program = Program().alloc("P")
     for step in range(3):
-        program.at(step).write("P").h2d("P", "D").record(f"e{step}")
+        program.line(1).at(step).write("P").h2d("P", "D").record(f"e{step}")
         if step:
             program.sync(f"e{step - 1}")
     assert "record the" not in kinds(program)

@@ -13,7 +13,7 @@ def one_slot(steps: int = 3) -> Program:
     """Plan, copy, plan again: nothing waits."""
     program = Program().alloc("P")
     for step in range(steps):
-        program.at(step).write("P").h2d("P", "D")
+        program.line(2).at(step).write("P").h2d("P", "D")
     return program
 
 
@@ -39,7 +39,7 @@ def test_finding_names_both_accesses():
         "thread main",
     )
     assert finding.first.loc.line == 3
-    assert finding.second.loc.line == 4
+    assert finding.second.loc.line == 2
     assert finding.rule == "race/h2d-read-vs-host-write"
 
 
@@ -58,6 +58,20 @@ def test_fingerprint_ignores_lines_and_steps():
     assert finding.fingerprint == one_slot().judge().findings[0].fingerprint
     other = Program().alloc("Q").write("Q").h2d("Q", "D").write("Q")
     assert other.judge().findings[0].fingerprint != finding.fingerprint
+
+
+def test_other_lines_are_another_finding():
+    """Two buffers of one name, raced at lines of their own: two findings, each with its repair."""
+    program = Program().alloc("P", buffer=None).alloc("Q", buffer=None)
+    for record in program.records:
+        record.name, record.buffer = "pinned memory", None
+    program.h2d("P", "D").h2d("Q", "E").write("P").write("Q")
+    first, second = program.judge().findings
+    assert first.fingerprint != second.fingerprint
+    assert first.base_fingerprint == second.base_fingerprint
+    assert (first.second.loc.line, second.second.loc.line) == (5, 6)
+    for finding in (first, second):
+        assert "wait" in [repair.kind for repair in check_repairs(program.records, finding)]
 
 
 def test_later_race_on_tainted_bytes_says_so():
@@ -112,6 +126,23 @@ def test_run_without_rewrites_is_inconclusive():
     for _ in range(3):
         fresh.alloc("P", slot=None, guarded=True).write("P").h2d("P", "D")
     assert fresh.judge().verdict == "inconclusive"
+
+
+def test_first_fillings_put_nothing_to_the_test():
+    """A copy that lands on what the host only initialised, or a host thread on another's filling."""
+    landing = Program().alloc("P").write("P").op("s", "d2h", "D", "P").sync_stream("s")
+    threads = Program().alloc("P").write("P", thread="a").signal("x", "a").await_("x", "b")
+    threads.write("P", thread="b")
+    assert landing.judge().verdict == threads.judge().verdict == "inconclusive"
+
+
+def test_device_memory_counts_where_no_staging_is_used():
+    """An ordered cross-stream rewrite is a test of a program that stages nothing; with staging it is not."""
+    ordered = Program().alloc("D", "device").op("s", reads="D").record("e").wait("t", "e").op("t", writes="D")
+    assert ordered.judge().verdict == "clean"
+    alone = Program().alloc("D", "device").op("s", reads="D").op("s", writes="D")
+    assert alone.judge().verdict == "inconclusive"
+    assert ordered.alloc("P").write("P").h2d("P", "E").judge().verdict == "inconclusive"
 
 
 def test_landing_over_what_the_host_read_is_a_rewrite():
