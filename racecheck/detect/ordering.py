@@ -138,6 +138,7 @@ class Ordering:
 
     def _event_free(self, record: r.EventFree) -> None:
         self._events.pop(record.event, None)
+        self._signals.pop(record.event, None)
 
     def _stream_wait(self, record: r.StreamWait) -> None:
         generation = self._events.get(record.event)

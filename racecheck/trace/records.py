@@ -106,7 +106,7 @@ class EventRecord(Record):
 
 @dataclass(slots=True, kw_only=True)
 class EventFree(Record):
-    """`event` is gone: nobody can wait for it any more, and nobody needs to remember it."""
+    """`event` (or the lock of that signal name) is gone: nobody can wait for it any more."""
 
     event: Hashable
 

@@ -22,6 +22,7 @@ from racecheck.virtual.lag import parse_lag
 from racecheck.virtual.machine import Machine, set_machine
 from racecheck.virtual.patch import modes, patched
 from racecheck.virtual.tensor import register_backend
+from racecheck.virtual.threads import traced_locks
 
 __all__ = ["virtual_cuda"]
 
@@ -49,6 +50,7 @@ def virtual_cuda(lag: str = "latest", *, devices: int = 1) -> Iterator[None]:
         with (
             scope(),
             patched(),
+            traced_locks(),
             announcer(lambda: _announce(state)),
             flusher(lambda: hostwatch.poll(state)),
             modes(),

@@ -158,6 +158,11 @@ def machine() -> Machine:
     return _current
 
 
+def open_machine() -> Machine | None:
+    """The machine of the open context, if there is one."""
+    return _current
+
+
 def set_machine(new: Machine | None) -> Machine | None:
     """Install `new` as the current machine; returns the one before."""
     global _current
