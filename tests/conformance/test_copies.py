@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 N = 64
@@ -246,3 +247,54 @@ def test_item_waits_for_the_stream(hold):
         a.fill_(11)
         assert a[0].item() == 11
         assert stream.query()
+
+
+def test_size_one_dimensions_do_not_matter(hold):
+    """A pinned row copied into a one-row slice is one memcpy: read when it runs."""
+    stream = torch.cuda.Stream()
+    pinned, _, _ = _warm(stream)
+    a = torch.zeros(4, N, dtype=torch.int64, device="cuda")
+    torch.cuda.synchronize()
+    with hold(stream) as gate, torch.cuda.stream(stream):
+        a[0:1].copy_(pinned, non_blocking=True)
+        pinned.fill_(2)
+        gate.open()
+        stream.synchronize()
+    assert a[0].tolist() == [2] * N
+
+
+def test_transposed_pinned_source_is_one_block(hold):
+    """`pinned.t().to("cuda")` keeps the layout and is one memcpy: read when it runs."""
+    stream = torch.cuda.Stream()
+    _warm(stream)
+    pinned = torch.ones(4, 8, dtype=torch.int64).pin_memory()
+    with torch.cuda.stream(stream):
+        spare = pinned.t().to("cuda", non_blocking=True)
+    torch.cuda.synchronize()
+    del spare
+    with hold(stream) as gate, torch.cuda.stream(stream):
+        a = pinned.t().to("cuda", non_blocking=True)
+        pinned.fill_(2)
+        gate.open()
+        stream.synchronize()
+    assert a.tolist() == [[2] * 4] * 8
+
+
+def test_d2h_into_a_strided_pinned_view_is_done_on_return():
+    """It goes through a pageable temporary: the host waits."""
+    stream = torch.cuda.Stream()
+    _, a, _ = _warm(stream)
+    out = torch.zeros(N, 2, dtype=torch.int64).pin_memory()
+    with torch.cuda.stream(stream):
+        a.fill_(7)
+        out[:, 0].copy_(a, non_blocking=True)
+        assert out[:, 0].tolist() == [7] * N
+
+
+def test_shape_that_does_not_fit_is_an_error_of_the_call():
+    """Nothing is queued."""
+    a = torch.zeros(3, device="cuda")
+    for source in (torch.zeros(4), torch.zeros(4).pin_memory(), torch.zeros(4, device="cuda")):
+        with pytest.raises(RuntimeError):
+            a.copy_(source, non_blocking=True)
+    torch.cuda.synchronize()

@@ -239,3 +239,91 @@ def test_random_numbers_differ_between_replays():
     graph.replay()
     torch.cuda.synchronize()
     assert a.tolist() != first
+
+
+def test_unjoined_side_stream_is_an_error():
+    """A side stream that joined the capture must be waited for before it ends."""
+    a = _loaded()
+    side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with pytest.raises(RuntimeError, match="unjoined"), torch.cuda.graph(graph):  # noqa: PT012
+        a.add_(1)
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            a.add_(2)
+
+
+def test_event_of_an_ended_capture_cannot_be_waited_for():
+    """An event last recorded in a capture stands for nothing outside it."""
+    a = _loaded()
+    event, graph = torch.cuda.Event(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        a.add_(1)
+        event.record()
+    with pytest.raises(RuntimeError):
+        torch.cuda.Stream().wait_event(event)
+
+
+def test_launches_of_one_graph_do_not_overlap(hold):
+    """A launch on another stream follows the launch before it."""
+    a, total, one = _loaded(), torch.zeros(N, device="cuda"), torch.ones(N, device="cuda")
+    first, second, graph = torch.cuda.Stream(), torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        a.copy_(one)
+        total.add_(a)
+    graph.replay()
+    torch.cuda.synchronize()
+    total.zero_()
+    torch.cuda.synchronize()
+    with hold(first) as gate:
+        with torch.cuda.stream(first):
+            graph.replay()
+        with torch.cuda.stream(second):
+            graph.replay()
+        assert not second.query()
+        gate.open()
+    torch.cuda.synchronize()
+    assert total.tolist() == [2] * N
+
+
+def test_replay_draws_no_new_memory():
+    """Memory of a capture is the graph's: a replay allocates nothing."""
+    a = _loaded()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = (a + 1) * 2
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.cuda.memory_allocated() == before
+    assert out.tolist() == [2] * N
+
+
+def test_integer_index_can_be_captured():
+    """Indexing by a tensor of integers needs no host: it replays with the indices of the day."""
+    table, token = torch.arange(4.0, device="cuda"), torch.tensor([0, 1], device="cuda")
+    with torch.cuda.stream(torch.cuda.Stream()):
+        table[token]
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = table[token]
+    token.fill_(3)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert out.tolist() == [3.0, 3.0]
+
+
+def test_fill_by_mask_can_be_captured():
+    """`masked_fill_` and an assignment of one value by mask need no count."""
+    a = _loaded()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        a.masked_fill_(a < 0, 0)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        a.masked_fill_(a == 0, 5)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert a.tolist() == [5] * N

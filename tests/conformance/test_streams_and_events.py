@@ -183,3 +183,88 @@ def test_record_stream_delays_reuse(hold):
         assert other.data_ptr() != address
         gate.open()
     torch.cuda.synchronize()
+
+
+def test_integer_index_does_not_wait(hold):
+    """`table[token]` is a kernel: the host goes on while the stream is held."""
+    stream, event = torch.cuda.Stream(), torch.cuda.Event()
+    table = torch.arange(12.0, device="cuda").view(6, 2)
+    token = torch.tensor([1, 3], device="cuda")
+    with torch.cuda.stream(stream):
+        table[token]
+        table[:, token.remainder(2)]
+    torch.cuda.synchronize()
+    with hold(stream) as gate, torch.cuda.stream(stream):
+        out = table[token]
+        table[:, token.remainder(2)]
+        event.record()
+        assert not event.query()
+        gate.open()
+        stream.synchronize()
+    assert out.tolist() == [[2.0, 3.0], [6.0, 7.0]]
+
+
+def test_sized_repeat_interleave_does_not_wait(hold):
+    """With `output_size` the host need not know the data."""
+    stream, event = torch.cuda.Stream(), torch.cuda.Event()
+    values, counts = torch.tensor([5, 6], device="cuda"), torch.tensor([2, 1], device="cuda")
+    with torch.cuda.stream(stream):
+        torch.repeat_interleave(values, counts, output_size=3)
+    torch.cuda.synchronize()
+    with hold(stream) as gate, torch.cuda.stream(stream):
+        out = torch.repeat_interleave(values, counts, output_size=3)
+        event.record()
+        assert not event.query()
+        gate.open()
+        stream.synchronize()
+    assert out.tolist() == [5, 5, 6]
+
+
+@pytest.mark.parametrize("use", ["mask", "assignment", "nonzero", "repeat_interleave", "item"])
+def test_what_depends_on_the_data_waits(use):
+    """The host must know the data: everything before it on the stream is done on return."""
+    stream, event = torch.cuda.Stream(), torch.cuda.Event()
+    a = torch.tensor([0.0, 2.0, 3.0], device="cuda")
+    counts, fill = torch.tensor([1, 2, 0], device="cuda"), torch.ones(2, device="cuda")
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        event.record()
+        if use == "mask":
+            assert a[a > 0].tolist() == [2.0, 3.0]
+        elif use == "assignment":
+            a[a > 0] = fill
+        elif use == "nonzero":
+            a.nonzero()
+        elif use == "repeat_interleave":
+            torch.repeat_interleave(a, counts)
+        else:
+            a[1].item()
+        assert event.query()
+
+
+def test_polling_an_event_ends():
+    """Asked until it says so, an event is done some time."""
+    event = torch.cuda.Event()
+    a, _ = _pair()
+    a.fill_(1)
+    event.record()
+    while not event.query():
+        pass
+    assert a.tolist() == [1] * N
+
+
+def test_synchronize_takes_a_device():
+    """An index, a name or nothing."""
+    for which in (None, 0, "cuda", torch.device("cuda", 0)):
+        torch.cuda.synchronize(which)
+
+
+def test_backward_follows_the_callers_stream():
+    """Gradients are ready after the stream on which backward was called is through."""
+    stream = torch.cuda.Stream()
+    weight = torch.ones(N, device="cuda", requires_grad=True)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        (weight * 2).sum().backward()
+        stream.synchronize()
+        assert weight.grad.tolist() == [2.0] * N
