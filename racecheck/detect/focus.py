@@ -32,12 +32,12 @@ def focus(trace: Iterable[r.Record], finding: Finding) -> list[r.Record]:
     for record in records:
         match record:
             case r.Capture(graph=graph, nodes=nodes):
-                matter = tuple(filter(relevant, nodes))
+                matter = tuple(node for node in nodes if node.waited or relevant(node))
                 empty.discard(graph) if matter else empty.add(graph)
                 kept.append(replace(record, nodes=matter, locs=()))
             case r.DeviceOp(blocking=False, node=node) if not relevant(node):
                 pass
-            case r.Replay(graph=graph, blocking=False) if graph in empty:
+            case r.Replay(graph=graph) if graph in empty:
                 pass
             case r.HostAccess(reads=reads, writes=writes) if not touches((*reads, *writes)):
                 pass

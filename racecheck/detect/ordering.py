@@ -115,14 +115,17 @@ class Ordering:
             raise TraceError(
                 f"{record.loc}: replay of graph {record.graph!r}, which was never captured"
             ) from None
-        stream = self._stream(record.stream)
+        thread = self._thread(record.thread)
+        waited = []
         for node in nodes:  # the launch reads pageable sources before anything runs (seen on an H200)
             if node.call_reads:
                 self.host_access(record, node.call_reads, (), node)
         for node in nodes:
-            self.work(record, record.stream, node, node.reads, node.writes)
-        if record.blocking:
-            self._thread(record.thread).join(stream, record)
+            stream = self.work(record, record.stream, node, node.reads, node.writes)
+            if node.waited:
+                waited.append(stream.moment())
+        for moment in waited:
+            thread.join_moment(moment, record)
 
     def _capture(self, record: r.Capture) -> None:
         self._graphs[record.graph] = record.nodes

@@ -58,7 +58,7 @@ def without(trace: Iterable[r.Record], removed: set[int]) -> Iterable[r.Record]:
     for record in trace:
         if id(record) not in removed:
             yield record
-        elif isinstance(record, (r.DeviceOp, r.Replay)):
+        elif isinstance(record, r.DeviceOp):
             yield replace(record, blocking=False)
 
 
@@ -88,8 +88,6 @@ def _what(record: r.Record) -> str:
             return "stream wait"
         case r.DeviceOp(blocking=True, node=node):
             return f"blocking {node.kind}"
-        case r.Replay(blocking=True):
-            return "blocking replay"
         case r.Await():
             return "thread hand-over"
     return ""

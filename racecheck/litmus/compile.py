@@ -42,7 +42,6 @@ class Compiler:
         self._streams = names.streams(program)
         self._events = names.events(program)
         self._kinds: dict[str, str] = {}
-        self._waits: dict[str, bool] = {}  # graph -> does launching it wait for its D2H to pageable memory
         self._temporary = 0
 
     def records(self) -> Iterator[tuple[p.Statement, r.Record]]:
@@ -95,10 +94,9 @@ class Compiler:
             case p.Release(op="free", ref=ref, stream=stream):
                 yield r.Free(thread="", span=self.span(ref), stream=stream)
             case p.Graph(name=name, nodes=nodes):
-                self._waits[name] = any(self._blocks(node) for node in nodes)
                 yield r.Capture(thread="", graph=name, nodes=tuple(self._node(node) for node in nodes))
             case p.Replay(graph=graph, stream=stream):
-                yield r.Replay(thread="", graph=graph, stream=stream, blocking=self._waits[graph])
+                yield r.Replay(thread="", graph=graph, stream=stream)
             case p.Collective(rank=rank, name=name):
                 yield r.Collective(thread="", rank=rank, name=name)
 
@@ -131,7 +129,7 @@ class Compiler:
         writes = tuple(self.span(ref) for ref in work.writes)
         kind = "h2d" if work.kind == "memcpy_h2d" else work.kind
         order = work.order or self._default_order(work)
-        node = r.Node(kind=kind, writes=writes)
+        node = r.Node(kind=kind, writes=writes, waited=work.stream is None and self._blocks(work))
         if order == "call":
             node.call_reads = reads
         elif order == "any":

@@ -94,8 +94,6 @@ class _Writer:
                 yield f"graph {self._name('g', graph)} {{ {' ; '.join(map(self._captured, nodes))} }}"
             case r.Replay(graph=graph, stream=stream):
                 yield f"replay {self._name('g', graph)} on {self._stream(stream)}"
-                if record.blocking:
-                    yield f"sync {self._stream(stream)}"
             case r.Collective(rank=rank, name=name):
                 yield f"rank{rank}: coll {self._name('c', name)}"
             case r.Stale():
@@ -124,8 +122,9 @@ class _Writer:
         for reads, order in ((node.reads, "stream"), (node.call_reads, "call"), (node.any_reads, "any")):
             alone = reads and sum(map(len, (node.reads, node.call_reads, node.any_reads))) == 1
             if node.kind in ("h2d", "d2h", "d2d") and alone and len(node.writes) == 1:
-                return f"{node.kind} {self._copy(reads[0], node.writes[0])} order={order}"
-        if node.call_reads or node.any_reads:
+                shown = "" if node.waited else f" order={order}"
+                return f"{node.kind} {self._copy(reads[0], node.writes[0])}{shown}"
+        if node.call_reads or node.any_reads or node.waited:
             raise _Unsayable("captured work that reads out of order and is no copy")
         return self._kernel(node, node.reads)
 

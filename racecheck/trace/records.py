@@ -68,7 +68,8 @@ class Node:
 
     `reads` and `writes` happen when the stream gets there. `any_reads` happen at any time after the
     issuing call (`cudaMemcpySrcAccessOrderAny`). Pageable sources, which the driver reads during the
-    call, are `call_reads`: accesses of the calling host thread.
+    call, are `call_reads`: accesses of the calling host thread. `waited` belongs to captured nodes: the
+    launch returned only once this one was complete (a D2H to pageable memory).
     """
 
     kind: str  # "h2d", "d2h", "d2d", "kernel" or "hostfn"
@@ -77,6 +78,7 @@ class Node:
     writes: tuple[Span, ...] = ()
     any_reads: tuple[Span, ...] = ()
     call_reads: tuple[Span, ...] = ()
+    waited: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -185,14 +187,10 @@ class Capture(Record):
 
 @dataclass(slots=True, kw_only=True)
 class Replay(Record):
-    """All nodes of `graph` run on `stream`, in order, with the addresses they were captured with.
-
-    `blocking`: the launch returned only once they were complete (a captured D2H to pageable memory).
-    """
+    """All nodes of `graph` run on `stream`, in order, with the addresses they were captured with."""
 
     graph: Hashable
     stream: Hashable
-    blocking: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

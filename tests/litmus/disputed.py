@@ -23,6 +23,18 @@ CAPTURED_PAGEABLE = (
     ("RACE", HD + "graph g { h2d P -> D order=any } / hostfn writes P on s0 / replay g on s0"),
 )
 
+#: The launch waits for its pageable D2H only, and reads pageable sources before anything of it runs.
+WAITED = (
+    ("RACE", VD + "graph g { d2h D -> V ; h2d V -> D } / replay g on s0 / replay g on s1"),
+    ("SAFE", VD + "graph g { d2h D -> V } / replay g on s0 / replay g on s1"),
+    ("RACE", VD + "graph g { d2h D -> V ; hostfn reads V writes V } / replay g on s0 / host_write V"),
+    (
+        "SAFE",
+        VD + "graph g { d2h D -> V ; hostfn reads V writes V } / replay g on s0 / sync s0 / host_write V",
+    ),
+    ("SAFE", VD + "graph g { d2h D -> V order=any ; h2d V -> D } / replay g on s0 / sync s0"),
+)
+
 #: A replay runs with the buffers it was captured with, and so do the wants on it.
 RENAMED_SINCE_CAPTURE = (
     ("SAFE", HD + RENAMED + "replay g on s0 want D=a"),
@@ -41,4 +53,4 @@ DECLARED_LATE = (
     ("RACE", "alloc device D / kernel writes D on b0 / kernel writes D on legacy / stream b1 blocking"),
 )
 
-DISPUTED = (*NEVER_RECORDED, *CAPTURED_PAGEABLE, *RENAMED_SINCE_CAPTURE, *FREED, *DECLARED_LATE)
+DISPUTED = (*NEVER_RECORDED, *CAPTURED_PAGEABLE, *WAITED, *RENAMED_SINCE_CAPTURE, *FREED, *DECLARED_LATE)
