@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from racecheck.errors import Inconclusive, RaceFound
     from racecheck.judge import Audit, audit
-    from racecheck.staging import PinnedBuffer, delays, host_delay
+    from racecheck.staging import Lease, PinnedBuffer, delays, host_delay
     from racecheck.trace import mark
     from racecheck.virtual import virtual_cuda
 
@@ -21,14 +22,28 @@ __version__ = "0.1.0"
 _HOMES = {
     "Audit": "racecheck.judge",
     "audit": "racecheck.judge",
+    "Inconclusive": "racecheck.errors",
+    "Lease": "racecheck.staging",
     "PinnedBuffer": "racecheck.staging",
+    "RaceFound": "racecheck.errors",
     "delays": "racecheck.staging",
     "host_delay": "racecheck.staging",
     "mark": "racecheck.trace",
     "virtual_cuda": "racecheck.virtual",
 }
 
-__all__ = ["Audit", "PinnedBuffer", "audit", "delays", "host_delay", "mark", "virtual_cuda"]
+__all__ = [
+    "Audit",
+    "Inconclusive",
+    "Lease",
+    "PinnedBuffer",
+    "RaceFound",
+    "audit",
+    "delays",
+    "host_delay",
+    "mark",
+    "virtual_cuda",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,7 +5,6 @@ Whatever is wrong with what was typed or with a file is one line on stderr and e
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import sys
@@ -21,12 +20,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import racecheck
 from racecheck.commands.litmus import litmus
+from racecheck.commands.paths import typed_path
 from racecheck.commands.traces import check as check_trace
 from racecheck.commands.traces import convert, syncs
 from racecheck.errors import RacecheckError, UsageError
 from racecheck.report import Report, text
 from racecheck.report.json import render
-from racecheck.scenario.load import find, load
+from racecheck.scenario.load import load_all
 from racecheck.scenario.model import MOST_SLOTS, MOST_STEPS, check_lag
 from racecheck.scenario.problems import nearest
 from racecheck.scenario.run import (
@@ -71,7 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except _ClickUsageError as error:
         return _complain(_one_line(error))
     except RacecheckError as error:
-        return _complain(" ".join(str(error).split()))
+        line = " ".join(str(error).split())
+        return _complain(f"racecheck run: {line}" if line.startswith("--") else line)
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except (OSError, SystemExit) as error:
@@ -99,6 +100,7 @@ def _one_line(error: Any) -> str:
     command = "racecheck" if error.ctx is None else error.ctx.command_path
     message = " ".join(error.format_message().split()).removeprefix("Invalid value for ").rstrip(".")
     message = re.sub(r"^'(--\w+)':", r"\1:", message)
+    message = re.sub(r"^'?\[?[A-Z]+\]?(\.\.\.)?'?: ", "", message)
     message = message.partition(" Did you mean")[0].partition(" (Possible")[0].rstrip(".")
     if message.startswith("Missing argument 'PATH"):
         message = "no PATH is given; name a file or a folder"
@@ -153,7 +155,10 @@ def _racecheck(
 
 @app.command()
 def run(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Scenario files, or folders of them.")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(parser=typed_path, metavar="PATH", help="Scenario files, or folders of them."),
+    ],
     slots: Annotated[
         int | None,
         typer.Option(
@@ -179,7 +184,10 @@ def run(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
     trace: Annotated[
-        Path | None, typer.Option("--trace", metavar="FILE", help="Write the trace of the only row to FILE.")
+        Path | None,
+        typer.Option(
+            "--trace", parser=typed_path, metavar="FILE", help="Write the trace of the only row to FILE."
+        ),
     ] = None,
 ) -> int:
     """Run scenarios and check what they expect.
@@ -187,12 +195,14 @@ def run(
     Exit code 0: all as expected (with --slots: clean). 1: a row is not as expected (with --slots: a race,
     a stale operand or a hang). 2: an option or a file is wrong. 3: nothing was put to the test.
     """
-    files = [load(path) for path in find(paths)]
+    files, wrong = load_all(paths, check)
+    for line in wrong:
+        print(line, file=sys.stderr)
+    if wrong:
+        return 2
     overrides = Overrides(slots=slots, runner=runner, device=device, lag=lag, seed=seed, steps=steps)
     plans = plan_all(files, overrides)
     check_device(device, lag)
-    for file in files:
-        check(file)
     with _trace_file(trace, plans) as file_of_trace:
         report = _run_rows(plans, file_of_trace)
     if json:
@@ -222,6 +232,20 @@ def _trace_file(path: Path | None, plans: Sequence[RowPlan]) -> AbstractContextM
         raise UsageError(f"--trace {path}: cannot be written ({error.strerror}); name another file") from None
 
 
+class StepCount:
+    """Says how far a row is: its serial reference and the row itself have steps of their own."""
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self._done = {"reference": 0, "row": 0}
+
+    def __call__(self, part: str) -> str:
+        """One more step of `part`."""
+        self._done[part] += 1
+        what = "serial reference, step" if part == "reference" else "step"
+        return f"{what} {self._done[part]} of {self._steps}"
+
+
 def _run_rows(plans: Sequence[RowPlan], trace: IO[str] | None) -> Report:
     """Run all rows; on a terminal, a line on stderr says how far that is."""
     references = References()
@@ -229,19 +253,23 @@ def _run_rows(plans: Sequence[RowPlan], trace: IO[str] | None) -> Report:
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.completed} of {task.total} rows, {task.fields[steps]} steps"),
+        TextColumn("{task.completed} of {task.total} rows, {task.fields[doing]}"),
         TimeElapsedColumn(),
         console=console,
         transient=True,
         disable=not console.is_terminal,
     ) as progress:
-        task = progress.add_task("", total=len(plans), steps=0)
-        steps = itertools.count(1)
+        task = progress.add_task("", total=len(plans), doing="")
         rows = []
         for plan in plans:
             name = f"{plan.file.scenario.name} {plan.runner}, slots {plan.slots}"
-            progress.update(task, description=name)
-            rows.append(run_row(plan, references, lambda: progress.update(task, steps=next(steps)), trace))
+            progress.update(task, description=name, doing="")
+            count = StepCount(plan.steps)
+
+            def on_step(part: str, count: StepCount = count) -> None:
+                progress.update(task, doing=count(part))
+
+            rows.append(run_row(plan, references, on_step, trace))
             progress.advance(task)
     return Report(rows)
 

@@ -35,10 +35,11 @@ class TraceError(RacecheckError):
 
 
 class LeaseError(RacecheckError):
-    """A staging lease was used after it was given back, or a slot index does not exist.
+    """A staging buffer or lease was used in a way that would stage something else than was meant.
 
-    Remedy: take a new lease for every step (`PinnedBuffer.lease`) and drop it when the step's plan
-    is submitted or discarded.
+    A lease is out of date, a slot does not exist, values have another dtype or shape, or there is no
+    device to stage for. Remedy: the message says what to write instead; take a new lease for every step
+    (`PinnedBuffer.lease`) and drop it when the step's plan is submitted or discarded.
     """
 
 

@@ -23,6 +23,8 @@ from racecheck.trace.records import Record
 #: A trace longer than this is not kept: findings then come without a checked repair.
 KEPT_RECORDS = 1_000_000
 
+UNTESTED = "no staged buffer was rewritten in the audited code"
+
 
 class Audit:
     """The verdict on a stretch of execution; complete once the context is left."""
@@ -67,16 +69,44 @@ class Audit:
             RaceFound: a race, a stale operand or a hang; the message tells the whole story.
             Inconclusive: nothing was rewritten, so nothing was put to the test.
         """
+        __tracebackhide__ = True  # pytest then shows the line of the test
         verdict = self.verdict
         if verdict == "inconclusive":
-            raise Inconclusive("no staged buffer was rewritten in the audited code; run more steps in it")
+            raise Inconclusive(f"{UNTESTED}; run more steps in it")
         if verdict != "clean":
-            from racecheck.report.text import describe_finding
+            raise RaceFound(self._stories().rstrip())
 
-            stories = [describe_finding(finding) for finding in self.findings] or [
-                "ranks issue different collectives"
-            ]
-            raise RaceFound("\n\n".join([f"verdict: {verdict}", *stories]))
+    def report(self, width: int = 110) -> str:
+        """The verdict and what it rests on, as text `width` columns wide.
+
+        The findings of a race; of a clean run the certificate: each buffer's rewrites, how many of them
+        were made while an earlier read was still open, and which waits allowed them.
+        """
+        from racecheck.report.text import describe_evidence
+
+        verdict = self.verdict
+        if verdict == "clean":
+            body = describe_evidence(self.evidence, width)
+        elif verdict == "inconclusive":
+            body = f"{UNTESTED}; run more steps in it\n"
+        else:
+            body = self._stories(width)
+        return f"verdict: {verdict}\n\n{body}"
+
+    def __repr__(self) -> str:
+        found, rewrites = len(self._detector.findings), self.evidence.rewrites
+        return f"<Audit: {self.verdict}, findings: {found}, rewrites checked: {rewrites}>"
+
+    def _stories(self, width: int = 110) -> str:
+        from racecheck.report.text import describe_finding
+
+        findings = self.findings
+        if not findings:
+            return "ranks issue different collectives\n"
+        title, rest = describe_finding(findings[0], width).split("\n", 1)
+        more = f" (1 of {len(findings)} findings)" if len(findings) > 1 else ""
+        stories = [f"{title}{more}\n{rest}", *(describe_finding(finding, width) for finding in findings[1:])]
+        return "\n".join(stories)
 
 
 @contextmanager

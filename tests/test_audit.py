@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 
 import racecheck
 from racecheck.errors import Inconclusive, RaceFound
+from racecheck.trace import emit
+from racecheck.trace.records import Collective
 
 
 def stage(times: int, *, wait: bool) -> racecheck.Audit:
@@ -30,6 +35,58 @@ def test_assert_clean_says_what_is_wrong():
     text = str(error.value)
     for part in ("rows", "step 0", "step 1", "test_audit.py", "nothing orders", "record an event"):
         assert part in text
+
+
+def test_the_first_line_of_the_message_is_its_title():
+    """Rule and buffer, then the finding; pytest's summary shows no more than this line."""
+    with pytest.raises(RaceFound) as error:
+        stage(3, wait=False).assert_clean()
+    title, buffer, *_ = str(error.value).splitlines()
+    assert re.fullmatch(r"race/\S+ on rows( \(1 of \d+ findings\))?", title)
+    assert buffer.startswith("buffer   rows[0] ")
+    assert "\n\n\n" not in str(error.value)
+
+
+def test_a_hang_has_a_title_too():
+    """Ranks that issue different collectives are no pair of accesses."""
+    with racecheck.audit() as audit:
+        for rank, name in enumerate(("all_reduce", "all_gather")):
+            emit(Collective(thread="main", rank=rank, name=name))
+    with pytest.raises(RaceFound, match=r"^ranks issue different collectives$"):
+        audit.assert_clean()
+    assert audit.report() == "verdict: hang\n\nranks issue different collectives\n"
+
+
+def test_report_of_each_verdict():
+    """The findings, the certificate, or why there is neither."""
+    race, clean, empty = stage(3, wait=False), stage(3, wait=True), stage(1, wait=True)
+    assert race.report().startswith("verdict: race\n\nrace/h2d-read-vs-host-write on rows")
+    assert "missing  nothing orders" in race.report()
+    assert max(map(len, race.report(width=70).splitlines())) <= 70
+    line = next(
+        n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if "synchronize" in text
+    )
+    assert (
+        clean.report()
+        == f"""\
+verdict: clean
+
+2 rewrites of 1 buffer checked, 0 while an earlier read of the buffer was still open
+rows  1 slot, 2 rewrites, 0 open
+  device sync at test_audit.py:{line} (2)
+"""
+    )
+    assert empty.report() == (
+        "verdict: inconclusive\n\nno staged buffer was rewritten in the audited code; run more steps in it\n"
+    )
+
+
+def test_an_audit_says_what_it_is():
+    """On one line, also while it runs."""
+    with racecheck.audit() as audit:
+        assert repr(audit) == "<Audit: inconclusive, findings: 0, rewrites checked: 0>"
+    assert repr(stage(3, wait=True)) == "<Audit: clean, findings: 0, rewrites checked: 2>"
+    assert repr(stage(3, wait=False)).startswith("<Audit: race, findings: ")
 
 
 def test_assert_clean_is_silent_on_a_clean_run_and_not_on_an_empty_one():

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from racecheck.commands.paths import typed_path
 from racecheck.detect.advice import advise
 from racecheck.errors import LitmusError, UsageError
 from racecheck.litmus import Judgement, judge, load
@@ -18,7 +19,10 @@ FORMAT = "racecheck-litmus/1"
 
 
 def litmus(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Litmus files, or folders of them.")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(parser=typed_path, metavar="PATH", help="Litmus files, or folders of them."),
+    ],
     explain: Annotated[bool, typer.Option("--explain", help="Print the findings of every file.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from racecheck.commands.paths import typed_path
 from racecheck.detect import Detector
 from racecheck.detect.advice import advise
 from racecheck.detect.syncs import Sync, audit_syncs
@@ -22,7 +23,10 @@ from racecheck.trace.records import Record
 
 _CODES = {"clean": 0, "inconclusive": 3}
 
-_File = Annotated[Path, typer.Argument(metavar="FILE", help="A trace (racecheck-trace/1) or a .litmus file.")]
+_File = Annotated[
+    Path,
+    typer.Argument(parser=typed_path, metavar="FILE", help="A trace (racecheck-trace/1) or a .litmus file."),
+]
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -95,9 +99,14 @@ def syncs(file: _File, json: _Json = False) -> int:
 
 
 def convert(
-    source: Annotated[Path, typer.Argument(metavar="FROM", help="A trace, or a .litmus file.")],
+    source: Annotated[
+        Path, typer.Argument(parser=typed_path, metavar="FROM", help="A trace, or a .litmus file.")
+    ],
     target: Annotated[
-        Path, typer.Argument(metavar="TO", help="The other kind: a name in .litmus, or any other.")
+        Path,
+        typer.Argument(
+            parser=typed_path, metavar="TO", help="The other kind: a name in .litmus, or any other."
+        ),
     ],
 ) -> int:
     """Turn a litmus program into a trace, or a trace into a litmus program where that can say it."""

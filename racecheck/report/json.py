@@ -32,6 +32,7 @@ def as_dict(report: Report) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "verdict": report.verdict,
+        "ok": report.ok,
         **{key: _shared(getattr(row, key) for row in rows) for key in _SETTINGS},
         "rows": [_row(row) for row in rows],
         "findings": [{**_where(row), **finding_dict(finding)} for row in rows for finding in row.findings],
@@ -55,6 +56,7 @@ def _where(row: Row) -> dict[str, Any]:
 def _row(row: Row) -> dict[str, Any]:
     return {
         **_where(row),
+        "other_slots": row.other_slots,
         "device": row.device,
         "lag": row.lag,
         "seed": row.seed,

@@ -61,6 +61,7 @@ class Row:
     evidence: Evidence = field(default_factory=Evidence)
     witness: Sequence[WrongTokens] = ()
     requests: int = 0  # how many requests were compared with the reference
+    other_slots: int | None = None  # slots of the runners that this row is not about
 
     @property
     def buffer(self) -> str | None:
@@ -108,6 +109,11 @@ class Report:
     def verdict(self) -> str:
         """The worst verdict of all rows."""
         return worst(row.verdict for row in self.rows)
+
+    @property
+    def ok(self) -> bool:
+        """Are all rows what they must be?"""
+        return all(row.ok for row in self.rows)
 
     @property
     def exit_code(self) -> int:

@@ -9,11 +9,12 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from racecheck.detect.evidence import Evidence
 from racecheck.detect.finding import Finding, Side
 from racecheck.report.result import Report, Row
 
@@ -24,8 +25,8 @@ STYLES = {
     "inconclusive": "yellow",
     "clean": "green",
 }
-#: With fewer columns the table leaves figures to the details below it.
-NARROW = 100
+#: What the table leaves to the details below it where it is too wide: first the buffer, then the figures.
+FIGURES = ("Steps", "Rewrites", "Open")
 #: Orderings beyond this many are counted, not listed: --json has them all.
 REASONS = 3
 
@@ -36,10 +37,11 @@ def render(report: Report, console: Console) -> None:
         rows = [row for row in report.rows if row.scenario == name]
         console.print(_heading(rows[0]))
         console.print()
-        console.print(_table(rows, wide=console.width >= NARROW))
+        table, left_out = _fitting(rows, console)
+        console.print(table)
         console.print()
         for row in rows:
-            for part in _details(row, alone=len(report.rows) == 1):
+            for part in _details(row, left_out, alone=len(report.rows) == 1):
                 console.print(part)
             console.print()
     console.print(_summary(report))
@@ -51,8 +53,15 @@ def plain(report: Report, width: int) -> str:
 
 
 def describe_finding(finding: Finding, width: int = 110) -> str:
-    """One finding in full: both accesses, the missing edge, the repair."""
-    return f"{finding.kind}\n" + _plain(lambda console: console.print(_finding(finding, [])), width)
+    """One finding in full: a title, both accesses, the missing edge, the repair."""
+    return f"{finding.rule} on {finding.buffer}\n" + _plain(
+        lambda console: console.print(_finding(finding, [])), width
+    )
+
+
+def describe_evidence(evidence: Evidence, width: int = 110) -> str:
+    """What a clean verdict rests on: each buffer's rewrites, open windows and orderings."""
+    return _plain(lambda console: console.print(Group(*_certificate(evidence))), width)
 
 
 def _plain(write: Callable[[Console], None], width: int) -> str:
@@ -70,39 +79,51 @@ def _heading(row: Row) -> Text:
     return Text.assemble((row.scenario, "bold"), "  ", (settings, "dim"))
 
 
-def _table(rows: list[Row], *, wide: bool) -> Table:
+def _fitting(rows: list[Row], console: Console) -> tuple[Table, tuple[str, ...]]:
+    """The table with as many columns as fit without folding, and the columns it leaves out."""
+    left_out: tuple[str, ...]
+    endless = console.options.update(width=1 << 16)
+    for left_out in ((), ("First buffer",)):
+        table = _table(rows, left_out)
+        if console.measure(table, options=endless).maximum <= console.width:
+            return table, left_out
+    left_out = ("First buffer", *FIGURES)
+    return _table(rows, left_out), left_out
+
+
+def _table(rows: list[Row], left_out: tuple[str, ...]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("Runner", no_wrap=True)
-    table.add_column("Slots", justify="right", no_wrap=True)
-    table.add_column("Verdict", no_wrap=True)
-    expecting = any(row.expected for row in rows)
-    if expecting:
-        table.add_column("Expected", no_wrap=True)
-    if wide:
-        table.add_column("First buffer", overflow="fold")
-        table.add_column("Steps", justify="right", no_wrap=True)
-        table.add_column("Rewrites", justify="right", no_wrap=True)
-        table.add_column("Open", justify="right", no_wrap=True)
-    table.add_column("Tokens wrong", justify="right")
+    columns: dict[str, Callable[[Row], RenderableType]] = {
+        "Runner": lambda row: row.runner,
+        "Slots": lambda row: str(row.slots),
+        "Verdict": lambda row: Text(row.verdict, STYLES[row.verdict]),
+        "Expected": _expected,
+        "First buffer": lambda row: Text(row.buffer or "-"),
+        **{name: lambda row, name=name: str(_figures(row)[name]) for name in FIGURES},  # type: ignore[misc]
+        "Tokens wrong": lambda row: f"{len(row.witness)} of {row.requests}" if row.requests else "-",
+    }
+    if not any(row.expected for row in rows):
+        del columns["Expected"]
+    for name in left_out:
+        del columns[name]
+    for name in columns:
+        figure = name in ("Slots", *FIGURES, "Tokens wrong")
+        table.add_column(name, justify="right" if figure else "left", overflow="fold")
     for row in rows:
-        cells: list[RenderableType] = [row.runner, str(row.slots), Text(row.verdict, STYLES[row.verdict])]
-        if expecting:
-            cells.append(_expected(row))
-        if wide:
-            cells += [
-                row.buffer or "-",
-                str(row.steps_run),
-                str(row.evidence.rewrites),
-                str(row.open_windows),
-            ]
-        table.add_row(*cells, f"{len(row.witness)} of {row.requests}" if row.requests else "-")
+        table.add_row(*(cell(row) for cell in columns.values()))
     return table
+
+
+def _figures(row: Row) -> dict[str, int]:
+    return dict(zip(FIGURES, (row.steps_run, row.evidence.rewrites, row.open_windows), strict=True))
 
 
 def _expected(row: Row) -> Text:
     if row.expected is None or row.ok:
         return Text("yes" if row.expected else "-", "green")
-    return Text(f"NO: {row.expected.verdict}", "bold red") if row.problem else Text("untested", "yellow")
+    if not row.problem:
+        return Text("untested", "yellow")
+    return Text(f"{row.expected.verdict} (not met)", "bold red")
 
 
 def _summary(report: Report) -> Text:
@@ -121,18 +142,25 @@ def _summary(report: Report) -> Text:
 # -- below the table -----------------------------------------------------------------------------
 
 
-def _details(row: Row, *, alone: bool) -> Iterator[RenderableType]:
-    """The row's problem, its findings, or what its verdict rests on."""
-    title = Text.assemble(f"{row.runner}, {_count(row.slots, 'slot')}: ", (row.verdict, STYLES[row.verdict]))
+def _details(row: Row, left_out: tuple[str, ...], *, alone: bool) -> Iterator[RenderableType]:
+    """The row's problem, its findings, or what its verdict rests on; and what the table `left_out`."""
+    slots = _count(row.slots, "slot")
+    if row.other_slots is not None and row.other_slots > row.slots:
+        slots += f" ({row.other_slots} for the other runners)"
+    title = Text.assemble(f"{row.runner}, {slots}: ", (row.verdict, STYLES[row.verdict]))
     if row.problem and row.expected:
         title.append(f" - {row.problem}", "bold red")
     yield title
+    words = [f"{name.lower()} {value}" for name, value in _figures(row).items() if name in left_out]
+    words += [f"first buffer {row.buffer or '-'}"] if "First buffer" in left_out else []
+    if words:
+        yield _indent(Text(", ".join(words)))
     if row.reason:
         yield _indent(Text(row.reason))
     if row.findings:
         yield _indent(_finding(row.findings[0], [finding.buffer for finding in row.findings[1:]]))
     elif row.evidence.rewrites:
-        yield from map(_indent, _certificate(row) if alone else _orderings(row))
+        yield from map(_indent, _certificate(row.evidence) if alone else _orderings(row.evidence))
     if row.witness:
         yield _indent(_witness(row))
 
@@ -182,17 +210,17 @@ def _witness(row: Row) -> Text:
     )
 
 
-def _orderings(row: Row) -> Iterator[Text]:
+def _orderings(evidence: Evidence) -> Iterator[Text]:
     reasons: Counter[str] = Counter()
-    for buffer in row.evidence.buffers.values():
+    for buffer in evidence.buffers.values():
         reasons += buffer.ordered_by
-    yield _checked(row)
+    yield _checked(evidence)
     yield Text(f"ordered by {_ranked(reasons)}")
 
 
-def _certificate(row: Row) -> Iterator[RenderableType]:
-    yield _checked(row)
-    for name, buffer in sorted(row.evidence.buffers.items()):
+def _certificate(evidence: Evidence) -> Iterator[RenderableType]:
+    yield _checked(evidence)
+    for name, buffer in sorted(evidence.buffers.items()):
         slots = f"{_count(len(buffer.slots), 'slot')}, " if buffer.slots else ""
         figures = f"  {slots}{_count(buffer.rewrites, 'rewrite')}, {buffer.open_windows} open"
         yield Text.assemble((name, "bold"), figures)
@@ -200,11 +228,12 @@ def _certificate(row: Row) -> Iterator[RenderableType]:
             yield _indent(Text(_ranked(buffer.ordered_by)))
 
 
-def _checked(row: Row) -> Text:
-    rewritten = sum(bool(buffer.rewrites) for buffer in row.evidence.buffers.values())
+def _checked(evidence: Evidence) -> Text:
+    rewritten = sum(bool(buffer.rewrites) for buffer in evidence.buffers.values())
+    open_windows = sum(buffer.open_windows for buffer in evidence.buffers.values())
     return Text(
-        f"{_count(row.evidence.rewrites, 'rewrite')} of {_count(rewritten, 'buffer')} checked, "
-        f"{row.open_windows} while an earlier read of the buffer was still open"
+        f"{_count(evidence.rewrites, 'rewrite')} of {_count(rewritten, 'buffer')} checked, "
+        f"{open_windows} while an earlier read of the buffer was still open"
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,12 +47,36 @@ def load(path: Path) -> ScenarioFile:
     return ScenarioFile(path, scenario, where)
 
 
+def load_all(
+    paths: Sequence[Path], check: Callable[[ScenarioFile], None] = lambda file: None
+) -> tuple[list[ScenarioFile], list[str]]:
+    """Every scenario at `paths` that loads and passes `check`, and one line for each that does not.
+
+    Two of one name would be one table in a report: the second of them is wrong, too.
+    """
+    files: dict[str, ScenarioFile] = {}
+    wrong = []
+    for path in find(paths):
+        try:
+            file = load(path)
+            other = files.get(file.scenario.name)
+            if other is not None:
+                said = f"{file.scenario.name!r} is also the name of {other.path}"
+                raise file.error(("name",), said, "give each its own, or run one of them")
+            check(file)
+        except ScenarioError as error:
+            wrong.append(str(error))
+        else:
+            files[file.scenario.name] = file
+    return list(files.values()), wrong
+
+
 def find(paths: Sequence[Path]) -> list[Path]:
     """The scenario files that `paths` (files and folders) stand for: sorted in a folder, each once."""
-    found: dict[Path, Path] = {}
+    found: dict[str, Path] = {}
     for path in paths:
-        for file in _inside(path) if path.is_dir() else [path]:
-            found.setdefault(file.resolve(), file)
+        for file in _inside(path) if os.path.isdir(path) else [path]:
+            found.setdefault(os.path.realpath(file), file)
     return list(found.values())
 
 

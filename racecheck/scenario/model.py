@@ -56,7 +56,7 @@ class Temperatures(_Table):
     """The range that sampling temperatures are spread over."""
 
     min: float = Field(
-        description="Smallest temperature, above 0.", examples=[0.4], gt=0, le=100, allow_inf_nan=False
+        description="Smallest temperature, from 0.01.", examples=[0.4], ge=0.01, le=100, allow_inf_nan=False
     )
     max: float = Field(
         description="Largest temperature, above the smallest.",

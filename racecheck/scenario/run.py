@@ -25,7 +25,8 @@ DEVICES = ("virtual", "cuda")
 #: Slots of the runners that a row is not about: enough to keep them out of its verdict.
 SAFE_SLOTS = 2
 
-OnStep = Callable[[], None]
+#: Called after every engine step with the part of the row it belongs to: "reference" or "row".
+OnStep = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +56,12 @@ class RowPlan:
 
     def all_slots(self) -> dict[str, int]:
         """Slots by runner: this row's for its own runner, and never fewer than are safe for others."""
-        others = max(SAFE_SLOTS, self.slots)
-        return {name: self.slots if name == self.runner else others for name in RUNNERS}
+        return {name: self.slots if name == self.runner else self.other_slots for name in RUNNERS}
+
+    @property
+    def other_slots(self) -> int:
+        """Slots of the runners that the row is not about."""
+        return max(SAFE_SLOTS, self.slots)
 
 
 def plan_rows(file: ScenarioFile, overrides: Overrides) -> list[RowPlan]:
@@ -107,7 +112,7 @@ def check_device(device: str, lag: str | None = None) -> None:
     if device != "cuda":
         return
     if lag is not None:
-        raise UsageError(f"lag {lag}: only the virtual device can be late on purpose; leave the lag out")
+        raise UsageError(f"--lag {lag}: only the virtual device can be late on purpose; leave the lag out")
     import torch
 
     if not torch.cuda.is_available():
@@ -129,7 +134,9 @@ class References:
                plan.seed, plan.steps)  # fmt: skip
         if key not in self._known:
             with _device("eager" if plan.device == "virtual" else None):
-                self._known[key] = _run_engine(plan, requests, on_step, run_ahead=0, slots={})
+                self._known[key] = _run_engine(
+                    plan, requests, on_step and (lambda: on_step("reference")), run_ahead=0, slots={}
+                )
         return self._known[key]
 
 
@@ -146,7 +153,7 @@ class _Outcome(NamedTuple):
 def run_row(
     plan: RowPlan, references: References, on_step: OnStep | None = None, trace: IO[str] | None = None
 ) -> Row:
-    """Run one row. `on_step()` is called after every engine step, of the reference too.
+    """Run one row. `on_step(part)` is called after every engine step, of the reference too.
 
     The row's trace (not the reference's) is written to `trace`, in the format `racecheck-trace/1`.
     """
@@ -158,7 +165,7 @@ def run_row(
         nonlocal steps_run
         steps_run += 1
         if on_step is not None:
-            on_step()
+            on_step("row")
 
     if plan.device == "virtual":
         with nullcontext() if trace is None else subscribe(TraceWriter(trace)):
@@ -169,6 +176,7 @@ def run_row(
         scenario=plan.file.scenario.name,
         runner=plan.runner,
         slots=plan.slots,
+        other_slots=plan.other_slots,
         device=plan.device,
         lag=plan.lag,
         seed=plan.seed,
@@ -184,7 +192,7 @@ def run_row(
     )
 
 
-def _audited(plan: RowPlan, requests: Sequence[Request], on_step: OnStep) -> _Outcome:
+def _audited(plan: RowPlan, requests: Sequence[Request], on_step: Callable[[], None]) -> _Outcome:
     tokens: dict[str, Tokens] = {}
     audit = reason = None
     try:
@@ -209,7 +217,7 @@ def _audited(plan: RowPlan, requests: Sequence[Request], on_step: OnStep) -> _Ou
     return _Outcome(tokens, verdict, reason, findings, evidence)
 
 
-def _on_gpu(plan: RowPlan, requests: Sequence[Request], on_step: OnStep) -> _Outcome:
+def _on_gpu(plan: RowPlan, requests: Sequence[Request], on_step: Callable[[], None]) -> _Outcome:
     tokens = _run_ahead(plan, requests, on_step)
     reason = "Runs on a real GPU are not audited yet: only the tokens were compared."
     return _Outcome(tokens, "inconclusive", reason)
@@ -235,7 +243,7 @@ def _device(lag: str | None) -> AbstractContextManager[object]:
     return nullcontext() if lag is None else racecheck.virtual_cuda(lag=lag)
 
 
-def _run_ahead(plan: RowPlan, requests: Sequence[Request], on_step: OnStep) -> dict[str, Tokens]:
+def _run_ahead(plan: RowPlan, requests: Sequence[Request], on_step: Callable[[], None]) -> dict[str, Tokens]:
     return _run_engine(
         plan, requests, on_step, run_ahead=plan.file.scenario.run_ahead, slots=plan.all_slots()
     )
@@ -244,7 +252,7 @@ def _run_ahead(plan: RowPlan, requests: Sequence[Request], on_step: OnStep) -> d
 def _run_engine(
     plan: RowPlan,
     requests: Sequence[Request],
-    on_step: OnStep | None,
+    on_step: Callable[[], None] | None,
     *,
     run_ahead: int,
     slots: dict[str, int],

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import os
 import random
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +19,9 @@ if TYPE_CHECKING:  # the engine imports torch, which takes seconds
 #: The columns of the Azure LLM inference traces of 2023.
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 LARGEST = 256 << 20
+_COUNT = re.compile(r"[0-9]{1,9}")
+#: Decimals of a drawn temperature.
+_DECIMALS = 4
 
 
 class Arrival(NamedTuple):
@@ -40,7 +45,13 @@ def build_requests(file: ScenarioFile, seed: int, spec: ModelSpec) -> list[Reque
     count = len(arrivals)
     draw = random.Random(f"workload {seed}")
     low, high = workload.temperature.min, workload.temperature.max
-    temperatures = [round(low + (high - low) * (at + 0.5) / count, 4) for at in range(count)]
+    temperatures = [round(low + (high - low) * (at + 0.5) / count, _DECIMALS) for at in range(count)]
+    if len(set(temperatures)) < count:
+        raise file.error(
+            ("workload", "temperature"),
+            f"from {low} to {high} there are too few for {count} requests, no two of which may share one",
+            f"write min and max at least {count * 10**-_DECIMALS:g} apart",
+        )
     draw.shuffle(temperatures)
     seeds = draw.sample(range(2**31), count)
     digits = len(str(workload.first + count - 1))
@@ -72,13 +83,10 @@ def read_arrivals(file: ScenarioFile) -> list[Arrival]:
     workload = file.scenario.workload
     key = ("workload", "trace")
     path = file.path.parent / workload.trace
-    if not path.is_file():
+    if not os.path.isfile(path):  # pathlib raises on a name that is too long
         raise file.error(key, f"there is no file {workload.trace!r}", "name a CSV file, relative to this one")
     lines = source.decode(path, source.read_bytes(path, "a trace (.csv)", LARGEST)).splitlines()
-    names = lines[0].split(",") if lines else []
-    missing = [name for name in COLUMNS if name not in names]
-    if missing:
-        source.fail(path, 1, f"the column {missing[0]} is missing", f"write a first line {','.join(COLUMNS)}")
+    columns = _columns(path, lines)
     last = workload.first + workload.requests
     chosen = lines[1 + workload.first : 1 + last]
     if len(chosen) < workload.requests:
@@ -87,16 +95,52 @@ def read_arrivals(file: ScenarioFile) -> list[Arrival]:
             f"{workload.trace} has {len(lines) - 1} requests, {last} are needed",
             "take fewer, or start earlier",
         )
-    columns = [names.index(name) for name in COLUMNS]
-    rows = [_row(path, 2 + workload.first + at, line, columns) for at, line in enumerate(chosen)]
+    rows: list[tuple[datetime, int, int]] = []
+    for number, line in enumerate(chosen, 2 + workload.first):
+        rows.append(_row(path, number, line, columns))
+        _check_order(path, number, rows)
     start = rows[0][0]
-    return [Arrival(max((when - start).total_seconds(), 0.0), *counts) for when, *counts in rows]
+    return [Arrival((when - start).total_seconds(), *counts) for when, *counts in rows]
+
+
+def _columns(path: Path, lines: list[str]) -> list[int]:
+    """Where each of `COLUMNS` stands; the first line names these and no others, in any order."""
+    names = lines[0].split(",") if lines else []
+    instead = f"write a first line {','.join(COLUMNS)}"
+    for name in COLUMNS:
+        if name not in names:
+            source.fail(path, 1, f"the column {name} is missing", instead)
+    if len(names) > len(COLUMNS):
+        extra = next((name for name in names if name not in COLUMNS), names[-1])
+        source.fail(path, 1, f"the column {extra!r} is one too many", instead)
+    return [names.index(name) for name in COLUMNS]
 
 
 def _row(path: Path, number: int, line: str, columns: list[int]) -> tuple[datetime, int, int]:
     try:
         cells = next(csv.reader([line]))
-        when, context, generated = (cells[column] for column in columns)
-        return datetime.fromisoformat(when), max(int(context), 0), max(int(generated), 0)
-    except (ValueError, IndexError, StopIteration, csv.Error):
-        source.fail(path, number, "this is no request", "write timestamp,tokens,tokens")
+    except (StopIteration, csv.Error):
+        cells = []
+    if len(cells) != len(columns):
+        wrong = f"this is no request: {len(cells)} values under {len(columns)} columns"
+        source.fail(path, number, wrong, f"write {','.join(COLUMNS)}")
+    when, *counts = (cells[column] for column in columns)
+    for name, count in zip(COLUMNS[1:], counts, strict=True):
+        if not _COUNT.fullmatch(count):
+            wrong = f"this is no request: {name} is {count[:40]!r}"
+            source.fail(path, number, wrong, "write a whole number of at most nine digits")
+    try:
+        return datetime.fromisoformat(when), int(counts[0]), int(counts[1])
+    except ValueError:
+        wrong = f"this is no request: TIMESTAMP is {when[:40]!r}"
+        source.fail(path, number, wrong, "write a time such as 2023-11-16 18:15:46.6805900")
+
+
+def _check_order(path: Path, number: int, rows: list[tuple[datetime, int, int]]) -> None:
+    """The latest row must not be earlier than the one before it, and both say where on Earth or neither."""
+    before, now = (row[0] for row in (rows[-2:] if len(rows) > 1 else rows * 2))
+    if (before.utcoffset() is None) != (now.utcoffset() is None):
+        wrong = "this timestamp has an offset from UTC and the one before has none, or the reverse"
+        source.fail(path, number, wrong, "write all of them with one, or none")
+    if now < before:
+        source.fail(path, number, "this request comes before the one above it", "sort the trace by TIMESTAMP")

@@ -12,16 +12,30 @@ wait on the slot itself.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
 import torch
 
 from racecheck.errors import LeaseError
 from racecheck.staging.delays import host_delay
-from racecheck.trace import caller, register, thread_name
+from racecheck.trace import caller, register, registered, thread_name
 from racecheck.trace.records import Alloc
+
+#: What `Lease.write` takes.
+Values = torch.Tensor | numpy.ndarray[Any, Any] | Sequence[Any] | float
 
 
 class PinnedBuffer:
-    """`slots` copies of one staged buffer of `shape` and `dtype`; plain `torch.cuda` underneath."""
+    """`slots` copies of one staged buffer of `shape` and `dtype`; plain `torch.cuda` underneath.
+
+    `label` is what findings call it: `name`, or `name#2` while another buffer of that name is alive, as
+    two engines in one process have them.
+
+    Raises:
+        LeaseError: no slots were asked for, or there is no CUDA device and no `virtual_cuda` is open.
+    """
 
     def __init__(
         self,
@@ -34,7 +48,13 @@ class PinnedBuffer:
     ) -> None:
         if slots < 1:
             raise LeaseError(f"{name}: a staging buffer needs at least one slot, not {slots}")
+        if not torch.cuda.is_available():
+            raise LeaseError(
+                f"{name}: PyTorch finds no CUDA device here to stage for; make the buffer inside "
+                "racecheck.virtual_cuda(), which needs none, or run on a machine with a GPU"
+            )
         self.name = name
+        self.label = _free_label(name)
         self.shape = shape
         self.dtype = dtype
         self.slots = slots
@@ -53,7 +73,7 @@ class PinnedBuffer:
     def lease(self, slot: int) -> Lease:
         """Take `slot` for one use. Leases taken earlier on the same slot become invalid."""
         if not 0 <= slot < self.slots:
-            raise LeaseError(f"{self.name}: slot {slot} does not exist, it has {self.slots}")
+            raise LeaseError(f"{self.label}: slot {slot} does not exist; it has {self.slots}, counted from 0")
         self._generation[slot] += 1
         return Lease(self, slot, self._generation[slot])
 
@@ -65,8 +85,8 @@ class PinnedBuffer:
         """One `Alloc` record a slot and side: what findings call these bytes."""
         out = []
         for slot in range(self.slots):
-            out.append(self._alloc(self._host[slot], slot, "pinned", self.name))
-            out.append(self._alloc(self._device[slot], slot, "device", f"{self.name} (device)"))
+            out.append(self._alloc(self._host[slot], slot, "pinned", self.label))
+            out.append(self._alloc(self._device[slot], slot, "device", f"{self.label} (device)"))
         return out
 
     def _alloc(self, tensor: torch.Tensor, slot: int, kind: str, buffer: str) -> Alloc:
@@ -104,10 +124,26 @@ class Lease:
         self._check()
         return self.buffer._device[self.slot]
 
-    def write(self, values: torch.Tensor) -> None:
-        """Fill the leading part of the slot with `values` (any shape that fits its first axis)."""
+    def write(self, values: Values) -> None:
+        """Fill the slot with `values`, or its leading rows if there are fewer of them.
+
+        Tensors and arrays must have the buffer's dtype; numbers and lists of them take it.
+
+        Raises:
+            LeaseError: the lease is out of date, or `values` are of another dtype or do not fit.
+        """
         host = self.host
-        host[: values.shape[0]].copy_(values) if values.shape != host.shape else host.copy_(values)
+        what = f"{self.buffer.label}[{self.slot}]"
+        tensor = _as_tensor(what, values, host.dtype)
+        if tensor.shape == host.shape:
+            host.copy_(tensor)
+        elif tensor.ndim == host.ndim > 0 and tensor.shape[1:] == host.shape[1:] and len(tensor) < len(host):
+            host[: len(tensor)].copy_(tensor)
+        else:
+            raise LeaseError(
+                f"{what}: values of shape {list(tensor.shape)} do not fit; write {list(host.shape)}, "
+                "or fewer rows"
+            )
         host_delay("after_write")
 
     def copy(self) -> torch.Tensor:
@@ -126,6 +162,39 @@ class Lease:
         current = self.buffer._generation[self.slot]
         if current != self.generation:
             raise LeaseError(
-                f"{self.buffer.name}[{self.slot}]: lease {self.generation} is out of date, the slot is at "
+                f"{self.buffer.label}[{self.slot}]: lease {self.generation} is out of date, the slot is at "
                 f"{current}; take a new lease for every step"
             )
+
+
+def _free_label(name: str) -> str:
+    """`name`, or with a count if a living buffer of this scope has it already."""
+    taken = {thing.label for thing in registered() if isinstance(thing, PinnedBuffer)}
+    label, count = name, 1
+    while label in taken:
+        count += 1
+        label = f"{name}#{count}"
+    return label
+
+
+def _as_tensor(what: str, values: Values, dtype: torch.dtype) -> torch.Tensor:
+    """`values` as a tensor of `dtype`; whatever would change a value is refused."""
+    given = values if isinstance(values, torch.Tensor) else None
+    try:
+        if hasattr(values, "__array__") and given is None:
+            given = torch.as_tensor(numpy.array(values))  # a copy: any strides, also read-only
+        natural = torch.as_tensor(values) if given is None else given
+        tensor = torch.as_tensor(values, dtype=dtype) if given is None else given
+    except (TypeError, ValueError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise LeaseError(f"{what}: these values make no tensor of {dtype}: {reason}") from None
+    same = natural.dtype == dtype
+    if given is None and not same:
+        rounds = natural.is_floating_point() and dtype.is_floating_point
+        same = rounds or torch.equal(tensor.to(natural.dtype), natural)
+    if not same:
+        raise LeaseError(
+            f"{what}: values of {natural.dtype} would be changed by a buffer of {dtype}; "
+            "convert them, or make the buffer of their dtype"
+        )
+    return tensor

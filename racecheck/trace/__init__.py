@@ -10,6 +10,7 @@ from racecheck.trace.stream import (
     flusher,
     listening,
     register,
+    registered,
     scope,
     subscribe,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "listening",
     "mark",
     "register",
+    "registered",
     "scope",
     "subscribe",
     "thread_name",

@@ -1,23 +1,36 @@
-"""Which line of the user's code caused a record.
+"""Which line of the user's code caused a record, and what its file is called.
 
-The stack is walked outwards past racecheck's own machinery and past torch, so that a finding shows
-the line an engineer can change. Paths are made relative to the working directory or to the folder the
-package was imported from: a report reads the same on every machine.
+The stack is walked outwards past racecheck's own machinery, past torch and past Python's standard library,
+so that a finding shows the line an engineer can change.
+
+A file's name must not depend on where the command was typed: names go into reports and fingerprints. So
+
+1. a file of racecheck is `racecheck/...`;
+2. a file of a package starts with the package's name: the root is the first folder above it, going up,
+   that has no `__init__.py`;
+3. any other file is relative to the longest entry of `sys.path` that holds it: a script's own folder, the
+   folder pytest took a test from, site-packages;
+4. what is left is relative to the working directory if it lies below it, else the bare file name.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 from types import FrameType
 
 from racecheck.trace.records import NOWHERE, Loc
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _MACHINERY = ("trace", "detect", "virtual", "cuda", "staging")
+_LIBRARY = tuple(
+    {sysconfig.get_path(part) + os.sep for part in ("stdlib", "platstdlib")}
+    | {os.path.dirname(os.path.abspath(os.__file__)) + os.sep}
+)
+_INSTALLED = tuple(f"{os.sep}{folder}{os.sep}" for folder in ("site-packages", "dist-packages"))
 _ignored: list[str] = [os.path.join(_ROOT, part) + os.sep for part in _MACHINERY]
 _ignored.append(os.path.join(_ROOT, "judge.py"))
-_ignored += [os.path.join(os.path.dirname(os.__file__), name) for name in ("threading.py", "contextlib.py")]
 _skip: dict[str, bool] = {}
 _locs: dict[tuple[str, int, str], Loc] = {}  # not by code object: equal code in two files compares equal
 
@@ -32,21 +45,39 @@ def _is_machinery(name: str) -> bool:
     """Is file `name` racecheck's own, torch's, or Python's?"""
     if name.startswith("<frozen"):
         return True
-    in_torch = f"{os.sep}site-packages{os.sep}torch{os.sep}" in name
-    return in_torch or any(name.startswith(prefix) for prefix in _ignored)
+    if any(folder in name for folder in _INSTALLED):  # these lie below the standard library's folder
+        return any(f"{folder}torch{os.sep}" in name for folder in _INSTALLED) or name.startswith(
+            tuple(_ignored)
+        )
+    return name.startswith((*_LIBRARY, *_ignored))
 
 
 def relative(path: str) -> str:
-    """`path` as a reader would name it: below the working directory, else below an import folder."""
+    """`path` as a reader would name it, by the rule at the top of this module."""
+    if path.startswith("<"):
+        return path  # typed in or made up: there is no file
     path = os.path.abspath(path)
-    here = os.getcwd() + os.sep
-    installed = f"{os.sep}site-packages{os.sep}" in path
-    if path.startswith(here) and not installed:
-        return path[len(here) :].replace(os.sep, "/")
-    folders = [os.path.dirname(os.path.dirname(_ROOT)), *map(os.path.abspath, filter(None, sys.path))]
-    inside = [folder for folder in folders if path.startswith(folder + os.sep)]
-    base = max(inside, key=len) if inside else os.path.dirname(path)
-    return os.path.relpath(path, base).replace(os.sep, "/")
+    return os.path.relpath(path, _base(path)).replace(os.sep, "/")
+
+
+def _base(path: str) -> str:
+    """The folder that `path` is shown relative to."""
+    if path.startswith(_ROOT):
+        return os.path.dirname(_ROOT[:-1])
+    folder = os.path.dirname(path)
+    root = folder
+    while os.path.isfile(os.path.join(root, "__init__.py")) and os.path.dirname(root) != root:
+        root = os.path.dirname(root)
+    if root != folder:
+        return root
+    entries = [os.path.abspath(entry) for entry in sys.path if entry]
+    inside = [entry for entry in entries if _holds(entry, path)] or [os.getcwd()]
+    base = max(inside, key=len)
+    return base if _holds(base, path) else folder
+
+
+def _holds(folder: str, path: str) -> bool:
+    return path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def caller() -> Loc:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Protocol
 
+from racecheck.trace.context import forget_names, fresh_names
 from racecheck.trace.records import Record
 
 Listener = Callable[[Record], None]
@@ -42,6 +43,8 @@ def emit(record: Record) -> None:
 def subscribe(listener: Listener) -> Iterator[None]:
     """Deliver every record emitted inside the context to `listener`, after what exists already."""
     with _lock:
+        if not _listeners:
+            forget_names()
         for announce in _announcers:
             for record in announce():
                 listener(record)
@@ -87,12 +90,21 @@ def register(thing: Describable) -> None:
                 emit(record)
 
 
+def registered() -> list[Describable]:
+    """The living things of the innermost scope, oldest first."""
+    return [thing for reference in _scopes[-1] if (thing := reference()) is not None]
+
+
 @contextmanager
 def scope() -> Iterator[None]:
-    """Things registered inside the context belong to it: a listener outside is not told about them."""
+    """Things registered inside the context belong to it: a listener outside is not told about them.
+
+    Threads are named anew, unless somebody listens already and knows them by the names they have.
+    """
     _scopes.append([])
     try:
-        yield
+        with nullcontext() if _listeners else fresh_names():
+            yield
     finally:
         _scopes.pop()
 

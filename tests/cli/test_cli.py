@@ -43,7 +43,7 @@ def verdicts(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, int], str]:
 
     def run_row(plan: RowPlan, references: Any, on_step: Any, trace: Any) -> Row:
         plans.append(plan)
-        on_step()
+        on_step("row")
         verdict = known.get((plan.runner, plan.slots), "clean")
         return make_row(
             verdict, plan.expected, runner=plan.runner, slots=plan.slots,
@@ -94,7 +94,19 @@ def test_help_names_every_option(run: Run) -> None:
         (["run", "scenarios", "--device", "tpu"], "--device: 'tpu' is not known; write one of virtual, cuda"),
         (["run", "scenarios", "--device", "cude"], "--device: 'cude' is not known; did you mean cuda?"),
         (["run", "scenarios", "--runner", "mian"], "--runner: 'mian' is not known; did you mean main?"),
-        (["run", "scenarios", "--runner", "eager"], "--runner eager: no scenario here has this runner; "),
+        (["run", "scenarios", "--runner", "eager"], "run: --runner eager: no scenario here has this runner"),
+        (["run", "scenarios", "--device", "cuda", "--lag", "eager"], "run: --lag eager: only the virtual d"),
+        (["run", "scenarios", "--trace", "x"], "racecheck run: --trace: a trace is that of one row on the v"),
+        (["run", ""], "racecheck run: '' is no path; name a file or a folder (. is the present one)"),
+        (["run", "scenarios", ""], "racecheck run: '' is no path; name a file or a folder"),
+        (["run", "scenarios", "--trace", ""], "run: --trace: '' is no path; name a file or a folder"),
+        (["litmus", ""], "racecheck litmus: '' is no path; name a file or a folder"),
+        (["check", ""], "racecheck check: '' is no path; name a file or a folder"),
+        (["convert", "", "x"], "racecheck convert: '' is no path; name a file or a folder"),
+        (["run", "loop.toml"], "loop.toml:1: cannot be read (Too many levels of symbolic links); check its"),
+        (["run", "loop"], "loop:1: cannot be read (Too many levels of symbolic links); check its"),
+        (["run", "x" * 300], "xx:1: cannot be read (File name too long); check its permissions and its name"),
+        (["run", "long.toml"], "long.toml:7: workload.trace: there is no file 'xxx"),
         (["run", "nothing"], "nothing:1: there is no such file; name a scenario (.toml)"),
         (["run", "broken.toml"], "broken.toml:1: malformed TOML: invalid value; write text in quotes"),
         (["run", "empty"], "empty:1: there is no scenario in this folder; name a folder with"),
@@ -114,6 +126,9 @@ def test_a_mistake_is_one_line_and_exit_code_2(run: Run, arguments: list[str], w
     (here / "binary.toml").write_bytes(b"\x00\x01")
     (here / "model.toml").write_text(SCENARIO.replace('"qwen3-tts"', '"gpt"'))
     (here / "trace.toml").write_text(SCENARIO.replace('"trace.csv"', '"none.csv"'))
+    (here / "long.toml").write_text(SCENARIO.replace('"trace.csv"', f'"{"x" * 300}"'))
+    for loop in ("loop", "loop.toml"):
+        (here / loop).symlink_to(loop)
     (here / "broken.toml").write_text("racecheck = \n")
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
@@ -127,7 +142,45 @@ def test_no_gpu_is_said_before_anything_runs(run: Run, monkeypatch: pytest.Monke
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     code, out, err = run("run", "scenarios", "--device", "cuda")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "no CUDA GPU here; write --device virtual" in err
+    assert err.startswith(
+        "racecheck run: --device cuda: PyTorch finds no CUDA GPU here; write --device virtual"
+    )
+
+
+def test_every_bad_file_of_a_folder_is_named(run: Run, verdicts: dict[tuple[str, int], str]) -> None:
+    """A line each, whatever is wrong with it; then exit code 2, and nothing runs."""
+    folder = Path("scenarios")
+    write_scenario(folder, "racecheck = \n", "a.toml")
+    write_scenario(folder, SCENARIO.replace('"qwen3-tts"', '"gpt"').replace('"small"', '"b"'), "b.toml")
+    write_scenario(folder, SCENARIO.replace("steps = 12", "").replace('"small"', '"c"'), "c.toml")
+    code, out, err = run("run", "scenarios")
+    assert (code, out) == (2, "")
+    assert [line.split(":")[:2] for line in err.splitlines()] == [
+        ["scenarios/a.toml", "1"],
+        ["scenarios/b.toml", "3"],
+        ["scenarios/c.toml", "1"],
+    ]
+
+
+def test_two_scenarios_of_one_name_are_refused(run: Run, verdicts: dict[tuple[str, int], str]) -> None:
+    """They would be one table; the line names both files."""
+    write_scenario(Path("more"))
+    code, out, err = run("run", "scenarios", "more")
+    assert (code, out) == (2, "")
+    assert err == (
+        "more/small.toml:2: name: 'small' is also the name of scenarios/small.toml; "
+        "give each its own, or run one of them\n"
+    )
+
+
+def test_progress_counts_reference_and_row_apart() -> None:
+    """Neither exceeds the number of steps in the heading."""
+    count = cli.StepCount(2)
+    assert [count(part) for part in ("reference", "reference", "row")] == [
+        "serial reference, step 1 of 2",
+        "serial reference, step 2 of 2",
+        "step 1 of 2",
+    ]
 
 
 def test_a_bug_does_not_pass_for_a_verdict(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,6 +318,21 @@ def test_the_same_seed_gives_the_same_bytes() -> None:
     assert first.stdout == second.stdout
     assert json.loads(first.stdout)["findings"][0]["buffer"] == "code_predictor_sampler.gather_indices"
     assert "0x" not in first.stdout
+
+
+def test_a_report_does_not_depend_on_the_working_directory() -> None:
+    """File names and fingerprints are the same from the repository's root and from above it."""
+    options = ("--slots", "1", "--runner", "piecewise", "--steps", "8", "--json")
+    reports = [
+        subprocess.run(
+            [sys.executable, "-m", "racecheck", "run", f"{ROOT}/scenarios/qwen3-tts.toml", *options],
+            cwd=folder, capture_output=True, text=True, check=False,
+        )
+        for folder in (ROOT, ROOT.parent, ROOT / "racecheck" / "engine")
+    ]  # fmt: skip
+    assert [done.stderr for done in reports] == ["", "", ""]
+    assert len({done.stdout for done in reports}) == 1
+    assert '"file": "racecheck/engine/resources/sampler.py"' in reports[0].stdout
 
 
 def test_one_step_is_inconclusive() -> None:

@@ -187,4 +187,4 @@ def test_run_writes_its_trace(run, tmp_path):
     assert "code_predictor_sampler.gather_indices" in out
     code, _, err = run("run", scenario, "--trace", "t.jsonl")
     assert code == 2
-    assert err.startswith("--trace: a trace is that of one row")
+    assert err.startswith("racecheck run: --trace: a trace is that of one row")

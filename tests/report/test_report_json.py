@@ -18,7 +18,7 @@ def test_one_object_with_the_keys_of_the_format() -> None:
     report = json.loads(text)
     assert text.endswith("}\n")
     assert list(report) == [
-        "format", "verdict", "scenario", "device", "lag", "seed", "steps",
+        "format", "verdict", "ok", "scenario", "device", "lag", "seed", "steps",
         "rows", "findings", "evidence", "witness",
     ]  # fmt: skip
     assert (report["format"], report["verdict"]) == ("racecheck-report/1", "race")
@@ -27,6 +27,24 @@ def test_one_object_with_the_keys_of_the_format() -> None:
         (1, "race", True),
         (2, "clean", True),
     ]
+
+
+def test_ok_says_whether_all_is_as_it_must_be() -> None:
+    """An expected race is, an unexpected one and an untested row are not; a probe must be clean."""
+    for rows, ok in (
+        ([make_row("race", "race"), make_row("clean", "clean")], True),
+        ([make_row("race", "race"), make_row("race", "clean")], False),
+        ([make_row("inconclusive", "clean")], False),
+        ([make_row("clean")], True),
+        ([make_row("race")], False),
+    ):
+        assert as_dict(Report(rows))["ok"] is ok
+
+
+def test_a_row_says_how_many_slots_the_others_have() -> None:
+    """The evidence of a row of one slot lists slots 0 and 1: the second is another runner's."""
+    [row] = as_dict(Report([make_row(slots=1, other_slots=2)]))["rows"]
+    assert (row["slots"], row["other_slots"]) == (1, 2)
 
 
 def test_a_finding_has_both_accesses_and_what_would_order_them() -> None:

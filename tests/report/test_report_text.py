@@ -26,11 +26,11 @@ def test_a_report_in_full() -> None:
         == """\
 small  virtual device, lag latest, seed 0, 12 steps
 
-Runner     Slots  Verdict       Expected   First buffer  Steps  Rewrites  Open  Tokens wrong
-main           1  race          yes        sampler.rows     12         6     2        1 of 3
-main           2  clean         yes        -                12         6     2        0 of 3
-piecewise      1  race          NO: clean  sampler.rows     12         6     2        1 of 3
-eager          1  inconclusive  untested   -                12         0     0        0 of 3
+Runner     Slots  Verdict       Expected         First buffer  Steps  Rewrites  Open  Tokens wrong
+main           1  race          yes              sampler.rows     12         6     2        1 of 3
+main           2  clean         yes              -                12         6     2        0 of 3
+piecewise      1  race          clean (not met)  sampler.rows     12         6     2        1 of 3
+eager          1  inconclusive  untested         -                12         0     0        0 of 3
 
 main, 1 slot: race
   buffer   sampler.rows[0] bytes 0 to 16, 3 times, certain
@@ -100,8 +100,39 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 
 def test_a_narrow_table_keeps_what_decides() -> None:
     """Runner, slots, verdict, expectation and wrong tokens; the figures are below."""
-    header = plain(FULL, 60).splitlines()[2]
+    header = plain(FULL, 61).splitlines()[2]
     assert header.split() == ["Runner", "Slots", "Verdict", "Expected", "Tokens", "wrong"]
+
+
+LONG = "code_predictor_sampler.gather_indices"
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_what_a_narrow_table_leaves_out_is_below_it(width: int) -> None:
+    """For every row, also clean and untested ones: the steps run, rewrites, open windows and the buffer."""
+    rows = [make_row("race", "race", findings=[make_finding(LONG)], steps_run=11), *FULL.rows[1:]]
+    blocks = [" ".join(block.split()) for block in plain(Report(rows), width).split("\n\n")[2:6]]
+    buffers = (LONG, "-", "sampler.rows", "-")
+    for block, row, buffer in zip(blocks, rows, buffers, strict=True):
+        figures = f"steps {row.steps_run}, rewrites {row.evidence.rewrites}, open {row.open_windows}, "
+        assert f"{figures if width < 100 else ''}first buffer {buffer}" in block
+        assert (figures in block) == (width < 100)
+
+
+@pytest.mark.parametrize("width", [80, 100, 110, 120, 140])
+def test_a_buffers_name_is_not_folded(width: int) -> None:
+    """Not in the table, which leaves it to the details, and not there."""
+    text = plain(Report([make_row("race", "race", findings=[make_finding(LONG)]), *FULL.rows]), width)
+    assert f"{LONG}[0]" in text
+    assert "code_predictor" not in text.replace(LONG, "")
+    assert "\u2026" not in text
+
+
+def test_the_slots_of_other_runners_are_said() -> None:
+    """A row of one slot: the second one in its evidence is another runner's."""
+    text = plain(Report([make_row(slots=1, other_slots=2), make_row(slots=2, other_slots=2)]), 120)
+    assert "main, 1 slot (2 for the other runners): clean\n" in text
+    assert "main, 2 slots: clean\n" in text
 
 
 def test_colour_is_an_extra() -> None:
@@ -146,7 +177,9 @@ def test_many_orderings_are_counted() -> None:
 
 
 def test_a_finding_on_its_own() -> None:
-    """What an assertion shows: the same block under the kind of finding."""
+    """What an assertion shows: the same block under its rule and buffer."""
     text = describe_finding(make_finding())
-    assert text.startswith("race\nbuffer   sampler.rows[0] bytes 0 to 16")
+    assert text.startswith(
+        "race/h2d-read-vs-host-write on sampler.rows\nbuffer   sampler.rows[0] bytes 0 to 16"
+    )
     assert "repair   wait for the copy" in text

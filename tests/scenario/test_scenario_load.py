@@ -67,6 +67,10 @@ def test_a_valid_file_loads(tmp_path: Path) -> None:
         ("{ max = 4 }", "{ mx = 4 }", 12, "unknown key 'mx'; did you mean max?"),
         ("[runners.main.", "[runners.mian.", 14, '"mian" is not known; did you mean main?'),
         ("runners.main.expect", "runners.main.expects", 14, "unknown key 'expects'; did you mean expect?"),
+        (
+            "{ max = 4 }", "{ max = 4 }\ntemperature = { min = 1e-300, max = 1.0 }", 13,
+            "temperature.min: 1e-300 is out of range, it must be at least 0.01; write min = 0.4",
+        ),
         ('1 = "race"', '0 = "race"', 15, "'0' is not a slot count; write a whole number from 1 to 64"),
         ('1 = "race"', '1.5 = "race"', 15, "unknown key '5'; write one of verdict, buffer"),
         ('1 = "race"', '1 = "rac"', 15, '"rac" is not known; did you mean race?'),

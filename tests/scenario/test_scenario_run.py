@@ -148,7 +148,7 @@ def test_no_gpu_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_gpu_cannot_be_told_to_lag() -> None:
     """Rather than ignoring the option."""
-    with pytest.raises(UsageError, match=r"^lag eager: only the virtual device .*; leave the lag out$"):
+    with pytest.raises(UsageError, match=r"^--lag eager: only the virtual device .*; leave the lag out$"):
         check_device("cuda", "eager")
 
 
@@ -239,10 +239,10 @@ def test_a_real_gpu_is_not_audited_yet(small: ScenarioFile, world: World) -> Non
 
 
 def test_progress_is_told_for_every_step(small: ScenarioFile, world: World) -> None:
-    """Of the reference, too."""
-    steps: list[int] = []
-    run_row(plan_rows(small, Overrides())[0], References(), lambda: steps.append(1))
-    assert len(steps) == 2
+    """Of the reference, too, told apart."""
+    steps: list[str] = []
+    run_row(plan_rows(small, Overrides())[0], References(), steps.append)
+    assert steps == ["reference", "row"]
 
 
 # -- the real thing ------------------------------------------------------------------------------

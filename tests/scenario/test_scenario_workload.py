@@ -36,6 +36,14 @@ def test_no_two_requests_sample_alike(tmp_path: Path) -> None:
     assert all(0.4 <= r.temperature <= 1.4 for r in requests)
 
 
+def test_a_trace_may_say_where_on_earth(tmp_path: Path) -> None:
+    """All of its timestamps have an offset then; arrivals are the same."""
+    path = write_scenario(tmp_path)
+    plain = read_arrivals(load(path))
+    (tmp_path / "trace.csv").write_text(TRACE.replace("00000,", "00000+02:00,"))
+    assert read_arrivals(load(path)) == plain
+
+
 def test_everything_is_drawn_from_the_seed(tmp_path: Path) -> None:
     """The same seed gives the same requests, another seed others."""
     file = load(write_scenario(tmp_path))
@@ -51,6 +59,12 @@ def test_everything_is_drawn_from_the_seed(tmp_path: Path) -> None:
         ("requests = 3", "requests = 9", "8: workload.requests: trace.csv has 4 requests, 9 are"),
         ("requests = 3", "requests = 3\nfirst = 2", "8: workload.requests: trace.csv has 4 requests"),
         ("{ max = 12 }", "{ max = 900, scale = 9 }", "6: workload: request r1: len(text) must lie in"),
+        (
+            "max = 4 }",
+            "max = 4 }\ntemperature = { min = 0.4, max = 0.4001 }",
+            "13: workload.temperature: from 0.4 to 0.4001 there are too few for 3 requests, no two of which "
+            "may share one; write min and max at least 0.0003 apart",
+        ),
         ("min = 2, max = 3", "min = 60, max = 60", "6: workload: request r0: prompt_tokens must lie"),
     ],
 )  # fmt: skip
@@ -71,9 +85,24 @@ def test_a_workload_that_cannot_be_had(tmp_path: Path, old: str, new: str, wrong
             "Context",
             "trace.csv:1: the column ContextTokens is missing; write a first line TIME",
         ),
-        ("100,2", "many,2", "trace.csv:3: this is no request; write timestamp,tokens,tokens"),
-        ("100,2", "100", "trace.csv:3: this is no request;"),
-        ("2023-11-16 18:15:48.0000000", "yesterday", "trace.csv:4: this is no request;"),
+        ("100,2", "many,2", "trace.csv:3: this is no request: ContextTokens is 'many'; write a whole num"),
+        ("100,2", "-5,2", "trace.csv:3: this is no request: ContextTokens is '-5'; write a whole number"),
+        ("100,2", "100,\u0663", "trace.csv:3: this is no request: GeneratedTokens is '\u0663'; write a"),
+        ("100,2", "100, 1_0 ", "trace.csv:3: this is no request: GeneratedTokens is ' 1_0 '; write a whole"),
+        ("100,2", "9" * 401 + ",2", "trace.csv:3: this is no request: ContextTokens is '999"),
+        ("100,2", "100", "trace.csv:3: this is no request: 2 values under 3 columns; write TIMESTAMP,"),
+        ("100,2", "100,2,7", "trace.csv:3: this is no request: 4 values under 3 columns; write TIMESTAMP,"),
+        ("dTokens\n", "dTokens,Model\n", "trace.csv:1: the column 'Model' is one too many; write a fi"),
+        ("dTokens\n", "dTokens,TIMESTAMP\n", "trace.csv:1: the column 'TIMESTAMP' is one too many"),
+        ("2023-11-16 18:15:48.0000000", "yesterday", "trace.csv:4: this is no request: TIMESTAMP is 'yeste"),
+        ("46.5000000", "46.5000000+02:00", "trace.csv:3: this timestamp has an offset from UTC and the one"),
+        ("46.0000000", "46.0000000+02:00", "trace.csv:3: this timestamp has an offset from UTC and the one"),
+        (
+            "18:15:48",
+            "18:15:45",
+            "trace.csv:4: this request comes before the one above it; sort the trace by",
+        ),
+        ("100,2\n", "100,2\n\n", "trace.csv:4: this is no request: 0 values under 3 columns; write TIMES"),
         ("100,2", "100,\x002", "trace.csv:3: this is a binary file;"),
     ],
 )
