@@ -18,13 +18,16 @@ from racecheck.errors import UsageError
 from racecheck.trace import announcer, flusher, scope, thread_name
 from racecheck.trace import records as r
 from racecheck.virtual import hostwatch
+from racecheck.virtual.backend import register_backend
+from racecheck.virtual.faults import raise_unheard
 from racecheck.virtual.lag import parse_lag
 from racecheck.virtual.machine import Machine, set_machine
-from racecheck.virtual.patch import modes, patched
-from racecheck.virtual.tensor import register_backend
+from racecheck.virtual.ops import register
+from racecheck.virtual.patch import patched
 from racecheck.virtual.threads import traced_locks
+from racecheck.virtual.workers import modes
 
-__all__ = ["virtual_cuda"]
+__all__ = ["register", "virtual_cuda"]
 
 
 @contextmanager
@@ -59,6 +62,7 @@ def virtual_cuda(lag: str = "latest", *, devices: int = 1) -> Iterator[None]:
             with state.lock:
                 hostwatch.poll(state)
                 state.scheduler.force_all()
+                raise_unheard(state)
     finally:
         torch.set_num_threads(threads)
         set_machine(outer)

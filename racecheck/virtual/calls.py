@@ -5,47 +5,62 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
+from racecheck.trace import caller
+from racecheck.virtual.faults import faulted, note_fault
+from racecheck.virtual.machine import Machine
+from racecheck.virtual.ops import OpInfo
 from racecheck.virtual.random_ops import Draw
+from racecheck.virtual.raw import run_raw
+
+__all__ = ["Call", "run_raw", "tensors_of"]
 
 
-def run_raw(func: Any, args: Any, kwargs: Any) -> Any:
-    """Run `func` on CPU tensors, past every mode."""
-    with torch._C._DisableTorchDispatch():
-        return func(*args, **kwargs)
+def tensors_of(result: Any) -> list[torch.Tensor]:
+    """The tensors in what an operation returned, in order; undefined ones are left out."""
+    if isinstance(result, torch.Tensor):
+        return [result]
+    return [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
 
 
 class Call:
-    """Queued work: run `func` on the bytes as they are then, and put results where they belong."""
+    """Queued work: run an operation on the bytes as they are then, and put results where they belong.
 
-    __slots__ = ("args", "draw", "func", "kwargs", "outs")
+    `outs` has one entry for each tensor returned: where to put it, or None if it is an argument.
+    """
 
-    def __init__(self, func: Any, args: Any, kwargs: Any) -> None:
-        self.func = func
+    __slots__ = ("args", "draw", "info", "kwargs", "loc", "outs", "state")
+
+    def __init__(self, state: Machine, info: OpInfo, args: Any, kwargs: Any) -> None:
+        self.state = state
+        self.info = info
         self.args = args
         self.kwargs = kwargs
-        self.outs: list[torch.Tensor] = []
+        self.loc = caller()
+        self.outs: list[torch.Tensor | None] = []
         self.draw: Draw | None = None
 
     def prepare(self) -> None:
         """Called when a graph that holds this node is replayed: random operations draw anew."""
         if self.draw is not None:
-            with torch._C._DisableTorchDispatch():
-                self.draw.renew()
+            run_raw(self.draw.renew, (), {})
 
     def result(self) -> Any:
         """What the operation returns now."""
-        with torch._C._DisableTorchDispatch():
-            if self.draw is not None:
-                return self.draw.run(self.args, self.kwargs)
-            return self.func(*self.args, **self.kwargs)
+        if self.draw is not None:
+            return run_raw(self.draw.run, (self.args, self.kwargs), {})
+        return run_raw(self.info.run, self.args, self.kwargs)
 
     def __call__(self) -> None:
         """Retire: compute, and copy the results to where the wrappers look."""
-        result = self.result()
-        if self.outs:
-            results = result if isinstance(result, (list, tuple)) else (result,)
-            tensors = [out for out in results if isinstance(out, torch.Tensor)]
-            with torch._C._DisableTorchDispatch():
-                for out, value in zip(self.outs, tensors, strict=True):
-                    out.copy_(value)
+        if faulted(self.state):
+            return
+        try:
+            result = self.result()
+            if self.outs:
+                for out, value in zip(self.outs, tensors_of(result), strict=True):
+                    if out is not None:
+                        run_raw(out.copy_, (value,), {})
+        except Exception as error:  # whatever a kernel says: the host hears of it at its next call
+            note_fault(self.state, self.info.name, self.loc, error)

@@ -25,6 +25,7 @@ from racecheck.virtual.machine import Machine
 from racecheck.virtual.memory import PinnedBlock
 from racecheck.virtual.ops import Shape
 from racecheck.virtual.queues import Work
+from racecheck.virtual.state import StreamState
 from racecheck.virtual.tensor import BACKEND, DeviceTensor, spans_of
 
 
@@ -59,6 +60,12 @@ def to_copy(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
     device = kwargs.get("device")
     on_device = isinstance(src, DeviceTensor)
     if on_device == (device.type == BACKEND if device is not None else on_device):
+        if on_device and device is not None and device.index not in (None, src.block.device):
+            fresh = _device_like(
+                state, _dense_like(src, None), kwargs.get("dtype") or src.dtype, device.index
+            )
+            _device_to_device(state, fresh, src)
+            return fresh
         if on_device:
             return _device_operation(
                 state, op_info(func), args, {k: v for k, v in kwargs.items() if k != "pin_memory"}
@@ -126,12 +133,27 @@ def _one_block(dst: torch.Tensor, src: torch.Tensor) -> bool:
 
 
 def _device_to_device(state: Machine, dst: DeviceTensor, src: DeviceTensor) -> None:
-    target, source = dst.raw, src.raw  # not the wrappers: queued work must not keep blocks allocated
+    target, source = dst.plain(), src.plain()  # not the wrappers: queued work must not keep blocks allocated
     with torch._C._DisableTorchDispatch():
         source.expand(target.shape)  # a shape that does not fit is an error of the call
     same = dst.dtype == src.dtype and target.is_contiguous() and source.is_contiguous()
     node = r.Node(kind="d2d" if same else "kernel", name="copy_", reads=src.spans, writes=dst.spans)
-    state.issue(node, lambda: _move(target, source), stream=state.stream(dst.block.device))
+    here, there = state.stream(src.block.device), state.stream(dst.block.device)
+    if here is not there:
+        _follow(state, here, there)
+    state.issue(node, lambda: _move(target, source), stream=here)
+    if here is not there:
+        _follow(state, there, here)
+
+
+def _follow(state: Machine, later: StreamState, earlier: StreamState) -> None:
+    """A peer copy runs on the source's stream and takes its turn in the target's, as PyTorch arranges it."""
+    event = ("peer copy", next(state.event_names))
+    state.order(r.EventRecord, event=event, stream=earlier.key)
+    state.order(r.StreamWait, event=event, stream=later.key)
+    state.order(r.EventFree, event=event)
+    if earlier.queue.last is not None:
+        state.scheduler.put(later.queue, None, (earlier.queue.last,))
 
 
 def _host_to_device(state: Machine, dst: DeviceTensor, src: torch.Tensor, non_blocking: bool) -> None:
@@ -157,7 +179,7 @@ def _host_to_device(state: Machine, dst: DeviceTensor, src: torch.Tensor, non_bl
 def _device_to_host(state: Machine, dst: torch.Tensor, src: DeviceTensor, non_blocking: bool) -> None:
     state.heap.poll()
     block = state.heap.pinned.find(dst.data_ptr()) if dst.numel() else None
-    source = src.raw
+    source = src.plain()
     with torch._C._DisableTorchDispatch():
         source.expand(dst.shape)
     if block is None or not (dst.is_contiguous() or _one_block(dst, source)):
@@ -180,7 +202,7 @@ def _through_pageable(
 ) -> None:
     """Into pageable memory, or into a strided pinned view by way of a pageable temporary: the host waits."""
     _forbid_pageable_in_capture(state)
-    source = src.raw
+    source = src.plain()
     node = r.Node(kind="d2h", name="copy_", reads=src.spans)
     state.issue(node, lambda: _move(dst, source), stream=state.stream(src.block.device), blocking=True)
     if block is not None:

@@ -15,6 +15,7 @@ from typing import Any
 from racecheck.errors import UnsupportedOperation
 from racecheck.trace import emit, listening, thread_name
 from racecheck.trace import records as r
+from racecheck.virtual.faults import raise_fault
 from racecheck.virtual.machine import cuda_error, machine
 from racecheck.virtual.queues import Work
 from racecheck.virtual.state import Capture, Step, StreamState
@@ -102,6 +103,7 @@ class CUDAGraph:
         with state.lock:
             if self.steps is None:
                 raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
+            raise_fault(state)
             stream = state.stream()
             if stream.capture is not None:
                 raise UnsupportedOperation(

@@ -14,6 +14,7 @@ import torch
 
 from racecheck.trace import caller, current_mark, emit, listening, thread_name
 from racecheck.trace import records as r
+from racecheck.virtual.faults import raise_fault
 from racecheck.virtual.heap import Heap
 from racecheck.virtual.lag import Lag
 from racecheck.virtual.queues import Scheduler, Work
@@ -89,6 +90,7 @@ class Machine:
         work = self.scheduler.put(stream.queue, run)
         if blocking:
             self.scheduler.force(work)
+            raise_fault(self)
         self.scheduler.progress()
         return work
 
@@ -100,6 +102,7 @@ class Machine:
         elif work is not None:
             self.scheduler.force(work)
         self.order(r.Acquire, scope=scope, target=target, how=how)
+        raise_fault(self)
         self.scheduler.progress()
 
     def ask(self, scope: str, target: Hashable, work: Work | None) -> bool:

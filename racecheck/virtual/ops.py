@@ -1,22 +1,48 @@
-"""What an operation does to memory, read off its schema, and what its outputs look like.
+"""What an operation does to memory, read off its schema.
 
-Nothing here is a list of operations: the schema says which arguments are written and which results are
-views; PyTorch's own shape inference (meta tensors) says what comes out. Shapes come back every step, so
-both answers are kept.
+The schema says which arguments are written, which results are views and which results are an argument
+again. The two tables below name the operators whose schemas do not tell the truth.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from racecheck.errors import UnsupportedOperation
+from racecheck.virtual.substitutes import SUBSTITUTES
 
 aten = torch.ops.aten
 
 #: Their schemas promise a fresh result, but the result is the input's memory.
 VIEWS_IN_DISGUISE = {aten._unsafe_view.default, aten._reshape_alias.default, aten.lift_fresh.default}
+
+#: Their schemas show no write, yet in training they update the running statistics they are given.
+_RUNNING_STATS = ("running_mean", "running_var")
+HIDDEN_WRITES: dict[Any, tuple[str, ...]] = {
+    aten.native_batch_norm.default: _RUNNING_STATS,
+    aten._batch_norm_impl_index.default: _RUNNING_STATS,
+    aten.cudnn_batch_norm.default: _RUNNING_STATS,
+    aten.miopen_batch_norm.default: _RUNNING_STATS,
+    aten.batch_norm_update_stats.default: _RUNNING_STATS,
+    aten.batch_norm_gather_stats.default: _RUNNING_STATS,
+    aten.batch_norm_gather_stats_with_counts.default: _RUNNING_STATS,
+}
+
+#: Index tensors may live on the CPU: PyTorch copies them over first, and waits.
+INDEXING = {
+    aten.index.Tensor,
+    aten.index_put_.default,
+    aten.index_put.default,
+    aten._index_put_impl_.default,
+}
+
+#: `arange` takes its size from its scalars; every other operator only their type.
+_SIZED_BY_SCALARS = ("aten::arange", "aten::range")
 
 
 @dataclass(slots=True)
@@ -24,14 +50,24 @@ class OpInfo:
     """The memory behaviour of one overload."""
 
     func: Any
+    run: Callable[..., Any]  # what computes it on CPU tensors
     name: str
     is_view: bool
     written: tuple[int, ...]  # positions of mutated arguments
     written_names: tuple[str, ...]  # mutated keyword arguments (out=)
+    hidden: tuple[tuple[int, str], ...]  # arguments written although the schema does not say so
+    returns: tuple[int | str | None, ...]  # for each result: the argument it is; None: a fresh tensor
+    scalars: frozenset[int | str]  # arguments of which only the type matters for shapes
     random: bool
+    renames: bool  # changes the shape of its argument and no byte: `transpose_`
     composite: bool  # made of other operations: PyTorch takes it apart, unless in inference mode
     generator: int | None  # position of the `generator` argument; -1: keyword only
-    shapes: dict[Any, Any] = field(default_factory=dict)
+    shapes: OrderedDict[Any, Any] = field(default_factory=OrderedDict)
+
+    @property
+    def substituted(self) -> bool:
+        """Is it computed by something else than its own CPU kernel?"""
+        return self.run is not self.func
 
     @property
     def mutates(self) -> bool:
@@ -40,6 +76,7 @@ class OpInfo:
 
 
 _infos: dict[Any, OpInfo] = {}
+_registered: dict[str, Callable[..., Any]] = {}
 
 
 def op_info(func: Any) -> OpInfo:
@@ -50,28 +87,87 @@ def op_info(func: Any) -> OpInfo:
     return info
 
 
+def register(operator: Any, cpu_function: Callable[..., Any]) -> None:
+    """Compute `operator` with `cpu_function` on the virtual device, when it has no CPU kernel of its own.
+
+    `operator` is an overload (`torch.ops.mylib.gather.default`) or its name ("mylib::gather", or
+    "mylib::gather.out" for an overload other than the default). `cpu_function` gets the operator's
+    arguments with CPU tensors in place of device tensors. It writes into those the schema marks as mutated,
+    returns fresh tensors for the rest, and must not keep any of them.
+    """
+    name = operator if isinstance(operator, str) else operator.name()
+    _registered[name.removesuffix(".default")] = cpu_function
+    for func in [func for func in _infos if func.name().removesuffix(".default") == name]:
+        del _infos[func]
+
+
+def require_kernel(info: OpInfo) -> None:
+    """Raise the error for an operator that nothing can compute here.
+
+    Raises:
+        UnsupportedOperation: it has neither a CPU kernel nor a registered function.
+    """
+    name = info.func.name()
+    if not info.substituted and not torch._C._dispatch_has_computed_kernel_for_dispatch_key(name, "CPU"):
+        raise UnsupportedOperation(
+            f"virtual CUDA cannot run {name}: it has no CPU kernel; "
+            f'give it one with racecheck.virtual.register("{name}", cpu_function)'
+        )
+
+
 def _read_schema(func: Any) -> OpInfo:
     schema = func._schema
     written, names, generator = [], [], None
+    scalars: set[int | str] = set()
+    aliased: dict[str, int | str] = {}
+    hidden = []
+    sized = func.name().split(".")[0] in _SIZED_BY_SCALARS
     for position, argument in enumerate(schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            names.append(argument.name) if argument.kwarg_only else written.append(position)
+        where = argument.name if argument.kwarg_only else position
+        if argument.alias_info is not None:
+            aliased.update(dict.fromkeys(argument.alias_info.before_set, where))
+            if argument.alias_info.is_write:
+                names.append(argument.name) if argument.kwarg_only else written.append(position)
+        # a number given for a tensor (`x + 1`) arrives as a number too
+        if str(argument.type).removeprefix("Optional[").rstrip("]") in ("number", "Tensor") and not sized:
+            scalars |= {position, argument.name}
         if argument.name == "generator":
             generator = -1 if argument.kwarg_only else position
+        if argument.name in HIDDEN_WRITES.get(func, ()):
+            hidden.append((position, argument.name))
     aliases = any(out.alias_info is not None and not out.alias_info.is_write for out in schema.returns)
     view = (aliases and not written and not names) or func in VIEWS_IN_DISGUISE
-    name = str(func).removeprefix("aten.").removesuffix(".default")
+    full = func.name().removesuffix(".default")
     return OpInfo(
-        func, name, view, tuple(written), tuple(names), _is_random(func), _is_composite(func), generator
+        func,
+        _registered.get(full) or SUBSTITUTES.get(func, func),
+        str(func).removeprefix("aten.").removesuffix(".default"),
+        view,
+        tuple(written),
+        tuple(names),
+        tuple(hidden),
+        tuple(_argument_of(out, aliased) for out in schema.returns),
+        frozenset(scalars),
+        torch.Tag.nondeterministic_seeded in func.tags,
+        torch.Tag.inplace_view in func.tags,
+        _is_composite(func),
+        generator,
     )
 
 
-def _is_random(func: Any) -> bool:
-    return torch.Tag.nondeterministic_seeded in func.tags
+def _argument_of(out: Any, aliased: dict[str, int | str]) -> int | str | None:
+    if out.alias_info is None:
+        return None
+    return next((aliased[name] for name in out.alias_info.before_set if name in aliased), None)
 
 
 def _is_composite(func: Any) -> bool:
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))
+
+
+def has_mask(indices: Any) -> bool:
+    """Is one of the index tensors a mask?"""
+    return any(isinstance(i, torch.Tensor) and i.dtype in (torch.bool, torch.uint8) for i in indices)
 
 
 @dataclass(slots=True)
@@ -82,119 +178,3 @@ class Shape:
     stride: tuple[int, ...]
     dtype: torch.dtype
     nbytes: int
-
-
-class DataDependent(Exception):
-    """The output's shape or value depends on the data: CUDA waits for it, and so must we."""
-
-
-def output_shapes(info: OpInfo, args: Any, kwargs: Any, key: Any) -> tuple[list[Any], Any]:
-    """Flat outputs (a `Shape` for each tensor, other values as they are) and their tree.
-
-    `args` and `kwargs` hold raw CPU tensors. `key` identifies their shapes; None is never kept.
-
-    Raises:
-        DataDependent: shape inference needs the data.
-    """
-    known = info.shapes.get(key) if key is not None else None
-    if known is None:
-        known = _infer(info, args, kwargs)
-        if key is not None:
-            info.shapes[key] = known
-    return known
-
-
-#: Up to this many elements an operation is tried out on zeros; above, on meta tensors.
-_SMALL = 1 << 20
-
-_DYNAMIC = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
-
-
-def _infer(info: OpInfo, args: Any, kwargs: Any) -> tuple[list[Any], Any]:
-    """Run the operation on stand-ins of the same shapes.
-
-    Zeros on the CPU are tried first: PyTorch's shape functions are Python code that imports its compiler.
-    """
-    leaves, spec = tree_flatten((args, kwargs))
-    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    if _waits_for_data(info, args, kwargs):
-        raise DataDependent(info.name)
-    small = sum(tensor.numel() for tensor in tensors) <= _SMALL and not info.random
-    for stand_in in (_zeros, _meta) if small else (_meta,):
-        example_args, example_kwargs = tree_unflatten([stand_in(leaf) for leaf in leaves], spec)
-        try:
-            result = info.func(*example_args, **example_kwargs)
-        except (NotImplementedError, RuntimeError, IndexError, ValueError) as error:
-            problem = error
-            continue
-        outs, out_spec = tree_flatten(result)
-        return [_shape(out) if isinstance(out, torch.Tensor) else out for out in outs], out_spec
-    raise DataDependent(str(problem)) from problem
-
-
-_INDEXING = {aten.index.Tensor, aten._unsafe_index.Tensor}
-
-
-def _waits_for_data(info: OpInfo, args: Any, kwargs: Any) -> bool:
-    """Must the host know the data to know the output's shape?
-
-    The tags say so of whole operators: an index is only counted if it is a mask, and `repeat_interleave`
-    is told its size when the caller knows it.
-    """
-    if info.func in _INDEXING:
-        return has_mask(args[1])
-    if info.func is aten.repeat_interleave.Tensor and kwargs.get("output_size") is not None:
-        return False
-    return bool(_DYNAMIC & set(info.func.tags))
-
-
-def has_mask(indices: Any) -> bool:
-    """Is one of the index tensors a mask?"""
-    return any(isinstance(i, torch.Tensor) and i.dtype in (torch.bool, torch.uint8) for i in indices)
-
-
-def _zeros(leaf: Any) -> Any:
-    if isinstance(leaf, torch.Tensor):
-        extent = (
-            0
-            if leaf.numel() == 0
-            else 1 + sum((n - 1) * st for n, st in zip(leaf.shape, leaf.stride(), strict=True))
-        )
-        return torch.zeros(extent, dtype=leaf.dtype).as_strided(leaf.shape, leaf.stride())
-    return leaf
-
-
-def _meta(leaf: Any) -> Any:
-    if isinstance(leaf, torch.Tensor):
-        return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device="meta")
-    if isinstance(leaf, torch.device):
-        return torch.device("meta")
-    if isinstance(leaf, torch.Generator):
-        return None
-    return leaf
-
-
-def _shape(out: torch.Tensor) -> Shape:
-    size, stride = tuple(out.shape), tuple(out.stride())
-    elements = 0 if 0 in size else 1 + sum((n - 1) * st for n, st in zip(size, stride, strict=True))
-    return Shape(size, stride, out.dtype, elements * out.element_size())
-
-
-def shape_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A hashable description of arguments that fixes the output shapes, or None if there is none."""
-    try:
-        key = (tuple(map(_key, args)), tuple((k, _key(v)) for k, v in kwargs.items()) if kwargs else ())
-        hash(key)
-    except TypeError:
-        return None
-    return key
-
-
-def _key(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return (value.shape, value.stride(), value.dtype)
-    if isinstance(value, (list, tuple)):
-        return tuple(map(_key, value))
-    if isinstance(value, (bool, float, int)):
-        return (type(value), value)
-    return value

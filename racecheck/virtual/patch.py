@@ -2,66 +2,20 @@
 
 from __future__ import annotations
 
-import threading
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 
-from racecheck.trace import records as r
-from racecheck.virtual import events, graphs, hostwatch, streams
-from racecheck.virtual.dispatch import DispatchMode
-from racecheck.virtual.machine import machine
-from racecheck.virtual.modes import FunctionMode
+from racecheck.errors import UnsupportedOperation
+from racecheck.virtual import autocast
+from racecheck.virtual.accelerator import accelerator_patches
+from racecheck.virtual.cuda_names import cuda_patches, manual_seed_all
+from racecheck.virtual.workers import thread_patches
 
 _MISSING = object()
-
-
-def _device_count() -> int:
-    return len(machine().devices)
-
-
-def _current_device() -> int:
-    return machine().device_index
-
-
-def _set_device(device: Any) -> None:
-    index = streams.device_index(device)
-    if index is not None and index >= 0:
-        machine().device_index = streams.check_device(index)
-
-
-def _index(device: Any) -> int:
-    index = streams.device_index(device)
-    return machine().device_index if index is None else streams.check_device(index)
-
-
-def _memory_allocated(device: Any = None) -> int:
-    machine().heap.reclaim()
-    return machine().devices[_index(device)].memory.allocated
-
-
-def _max_memory_allocated(device: Any = None) -> int:
-    return machine().devices[_index(device)].memory.peak
-
-
-def _empty_cache() -> None:
-    for device in machine().devices:
-        device.memory.empty_cache()
-
-
-def _manual_seed(seed: int) -> None:
-    machine().devices[machine().device_index].generator.manual_seed(int(seed))
-
-
-def _manual_seed_all(seed: int) -> None:
-    for device in machine().devices:
-        device.generator.manual_seed(int(seed))
-
-
-def _always(value: Any) -> Callable[..., Any]:
-    return lambda *_, **__: value
 
 
 class Generator(torch.Generator):
@@ -87,61 +41,89 @@ def _compile(model: Any = None, **_: Any) -> Any:
     return model if model is not None else (lambda function: function)
 
 
-CUDA: dict[str, Any] = {
-    "is_available": _always(True),
-    "is_initialized": _always(True),
-    "init": _always(None),
-    "device_count": _device_count,
-    "current_device": _current_device,
-    "set_device": _set_device,
-    "get_device_name": _always("racecheck virtual CUDA"),
-    "get_device_capability": _always((9, 0)),
-    "Stream": streams.Stream,
-    "ExternalStream": streams.ExternalStream,
-    "Event": events.Event,
-    "stream": streams.stream,
-    "StreamContext": streams.StreamContext,
-    "device": streams.DeviceContext,
-    "current_stream": streams.current_stream,
-    "default_stream": streams.default_stream,
-    "set_stream": streams.set_stream,
-    "synchronize": streams.synchronize,
-    "CUDAGraph": graphs.CUDAGraph,
-    "graph": graphs.graph,
-    "graph_pool_handle": graphs.graph_pool_handle,
-    "is_current_stream_capturing": graphs.is_current_stream_capturing,
-    "make_graphed_callables": graphs.make_graphed_callables,
-    "manual_seed": _manual_seed,
-    "manual_seed_all": _manual_seed_all,
-    "empty_cache": _empty_cache,
-    "memory_allocated": _memory_allocated,
-    "max_memory_allocated": _max_memory_allocated,
-    "_lazy_init": _always(None),
-}
+def _refusal(what: str, remedy: str) -> Callable[..., Any]:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise UnsupportedOperation(f"virtual CUDA does not support {what}; {remedy}")
+
+    return refuse
+
+
+def _load(real: Callable[..., Any]) -> Callable[..., Any]:
+    """`torch.load`: storages go to the CPU, and tensors from there to where `map_location` says."""
+
+    def load(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        to_device = isinstance(map_location, (str, torch.device)) and str(map_location).startswith("cuda")
+        if not to_device:
+            return real(f, map_location, *args, **kwargs)
+        loaded = real(f, "cpu", *args, **kwargs)
+
+        def move(leaf: Any) -> Any:
+            return leaf.to(map_location) if isinstance(leaf, torch.Tensor) else leaf
+
+        return torch.utils._pytree.tree_map(move, loaded)
+
+    return load
+
+
+def _patches() -> list[tuple[Any, str, Any]]:
+    real_seed = torch.manual_seed
+
+    def manual_seed(seed: int) -> torch.Generator:
+        manual_seed_all(seed)
+        return real_seed(seed)
+
+    autocasting = torch.amp.autocast_mode.autocast
+    patches = [
+        *cuda_patches(),
+        *accelerator_patches(),
+        *thread_patches(),
+        (torch, "manual_seed", manual_seed),
+        (torch.random, "manual_seed", manual_seed),
+        (torch, "Generator", Generator),
+        (torch, "compile", _compile),
+        # recurrent layers lay their weights out for cuDNN, which the virtual device does not have
+        (torch.backends.cudnn, "is_acceptable", lambda tensor: False),
+        (torch, "load", _load(torch.load)),
+        (torch.serialization, "load", _load(torch.load)),
+        (autocasting, "__init__", autocast.virtual_init(autocasting.__init__)),
+        (torch, "is_autocast_enabled", autocast.is_enabled(torch.is_autocast_enabled)),
+        (torch.jit, "trace", _refusal("torch.jit.trace", "trace outside the context, on the CPU")),
+        (torch.random, "fork_rng", _fork_rng(torch.random.fork_rng)),
+    ]
+    export = sys.modules.get("torch.export") or torch.export
+    patches.append((export, "export", _refusal("torch.export.export", "export outside the context")))
+    triton = sys.modules.get("triton.runtime.jit")
+    if triton is not None:
+        remedy = "wrap it in a custom operator and give that a CPU function with racecheck.virtual.register"
+        patches.append((triton.JITFunction, "run", _refusal("Triton kernels", remedy)))
+    return patches
+
+
+def _fork_rng(real: Callable[..., Any]) -> Callable[..., Any]:
+    """`torch.random.fork_rng`: its device type is looked up as `torch.<type>`."""
+
+    def fork_rng(devices: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if devices is None:
+            devices = range(torch.cuda.device_count())
+        return real(devices, *args, **{"device_type": "cuda", **kwargs})
+
+    return fork_rng
 
 
 @contextmanager
 def patched() -> Iterator[None]:
     """Point torch's names at the virtual device inside the context."""
-    real_seed = torch.manual_seed
-
-    def manual_seed(seed: int) -> torch.Generator:
-        _manual_seed_all(seed)
-        return real_seed(seed)
-
+    context = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)
+    default = getattr(context, "device_context", None)
     with ExitStack() as stack:
-        for name, value in CUDA.items():
-            stack.enter_context(_attribute(torch.cuda, name, value))
-        for module in ("streams", "graphs"):
-            for name in ("Stream", "Event", "ExternalStream", "CUDAGraph", "graph", "graph_pool_handle"):
-                if hasattr(getattr(torch.cuda, module), name):
-                    stack.enter_context(_attribute(getattr(torch.cuda, module), name, CUDA[name]))
-        stack.enter_context(_attribute(torch, "manual_seed", manual_seed))
-        stack.enter_context(_attribute(torch, "Generator", Generator))
-        stack.enter_context(_attribute(torch, "compile", _compile))
-        stack.enter_context(_attribute(threading.Thread, "start", _start(threading.Thread.start)))
-        stack.enter_context(_attribute(threading.Thread, "join", _join(threading.Thread.join)))
-        yield
+        for owner, name, value in _patches():
+            stack.enter_context(_attribute(owner, name, value))
+        try:
+            yield
+        finally:
+            # a default device set inside does not outlive the context
+            if getattr(context, "device_context", None) is not default:
+                torch.set_default_device(default.device if default is not None else None)
 
 
 @contextmanager
@@ -155,51 +137,3 @@ def _attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
             delattr(owner, name)
         else:
             setattr(owner, name, old)
-
-
-def modes() -> ExitStack:
-    """Both modes, entered in the calling thread; close the stack to leave them."""
-    stack = ExitStack()
-    stack.enter_context(FunctionMode())
-    stack.enter_context(DispatchMode())
-    return stack
-
-
-def _start(real: Callable[..., None]) -> Callable[..., None]:
-    """`Thread.start`: the new thread is covered by the modes, and follows all its starter did."""
-
-    def start(self: threading.Thread) -> None:
-        state = machine()
-        run = self.run
-
-        def covered() -> None:
-            with modes():
-                state.tell(r.Await, name=("start", id(self)))
-                try:
-                    run()
-                finally:
-                    with state.lock:
-                        hostwatch.poll(state)
-                        state.tell(r.Signal, name=("end", id(self)))
-
-        self.run = covered  # type: ignore[method-assign]
-        with state.lock:
-            hostwatch.poll(state)
-            state.tell(r.Signal, name=("start", id(self)))
-        real(self)
-
-    return start
-
-
-def _join(real: Callable[..., None]) -> Callable[..., None]:
-    """`Thread.join`: the joiner follows all the ended thread did."""
-
-    def join(self: threading.Thread, timeout: float | None = None) -> None:
-        real(self, timeout)
-        if not self.is_alive():
-            state = machine()
-            with state.lock:
-                hostwatch.poll(state)
-                state.tell(r.Await, name=("end", id(self)))
-
-    return join

@@ -43,11 +43,10 @@ class Queue:
     def retire(self) -> None:
         """Retire the oldest item; its dependencies are done."""
         work = self.items.popleft()
-        if work.run is not None:
-            work.run()
-            work.run = None
-        work.after = ()
-        work.done = True
+        run, work.run, work.after = work.run, None, ()
+        work.done = True  # also if it fails: whoever waits for it must not wait for ever
+        if run is not None:
+            run()
 
 
 class Scheduler:

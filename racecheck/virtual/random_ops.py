@@ -3,6 +3,10 @@
 A GPU fixes its random numbers when the kernel is launched (a Philox offset), not when it runs. So the
 device's generator advances at the call, and the work that retires later draws from the state of the
 call. A replay advances anew, as CUDA graphs do.
+
+How far to advance is found by running the call on ones, for it may not wait for its operands. That is exact
+unless the amount drawn depends on their values: `poisson`, `binomial`, gamma and Dirichlet sampling draw
+what a CPU run draws, but the calls after them do not. They are as repeatable as the others.
 """
 
 from __future__ import annotations
@@ -11,8 +15,10 @@ from typing import Any
 
 import torch
 
+from racecheck.virtual.arguments import Arguments
 from racecheck.virtual.machine import Machine
 from racecheck.virtual.ops import OpInfo
+from racecheck.virtual.raw import run_raw
 
 
 class Draw:
@@ -43,19 +49,19 @@ class Draw:
         saved = default.get_state()
         default.set_state(self._state)
         try:
-            return self._info.func(*args, **kwargs), default.get_state()
+            return self._info.run(*args, **kwargs), default.get_state()
         finally:
             default.set_state(saved)
 
 
-def draw(state: Machine, info: OpInfo, args: Any, kwargs: Any) -> Draw:
-    """The `Draw` of a call with raw arguments: from its `generator`, else from the device's own."""
-    given = kwargs.get("generator")
+def draw(state: Machine, info: OpInfo, given: Arguments) -> Draw:
+    """The `Draw` of a call: from the `generator` it is given, else from its device's own."""
+    args, generator = given.args, given.kwargs.get("generator")
     if info.generator is not None and 0 <= info.generator < len(args):
-        given = args[info.generator]
-    source = given if given is not None else state.devices[state.device_index].generator
-    with torch._C._DisableTorchDispatch():
-        return Draw(info, source, args, kwargs)
+        generator = args[info.generator]
+    index = state.device_index if given.device is None else given.device
+    source = generator if generator is not None else state.devices[index].generator
+    return run_raw(Draw, (info, source, args, given.kwargs), {})  # type: ignore[no-any-return]
 
 
 def _with_generator(position: int, generator: torch.Generator, args: Any, kwargs: Any) -> tuple[Any, Any]:

@@ -96,6 +96,10 @@ class Stream:
             state.refuse_in_capture(self.state.capture)
             state.acquire("stream", self.state.key, self.state.queue.last)
 
+    def is_capturing(self) -> bool:
+        """Is the stream being captured?"""
+        return self.state.capture is not None
+
     def __enter__(self) -> Stream:
         self._context = StreamContext(self)
         self._context.__enter__()

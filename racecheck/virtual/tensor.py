@@ -9,61 +9,31 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from racecheck.trace.records import Span
+from racecheck.virtual.machine import Machine, machine
 from racecheck.virtual.memory import Block
+from racecheck.virtual.raw import run_raw
 
 BACKEND = "racecheck_cuda"
 
 #: Views of more separate runs of bytes than this are traced as the range from first to last byte.
 MAX_RUNS = 4096
 
-
-class _Module:
-    """What torch asks a backend's device module for."""
-
-    @staticmethod
-    def is_available() -> bool:
-        return True
-
-    @staticmethod
-    def device_count() -> int:
-        return 64
-
-    @staticmethod
-    def current_device() -> int:
-        return 0
-
-    @staticmethod
-    def _is_in_bad_fork() -> bool:
-        return False
-
-    @staticmethod
-    def manual_seed_all(seed: int) -> None:
-        """`torch.manual_seed` calls this; the seeding happens in the patched `torch.cuda`."""
-
-    @staticmethod
-    def get_amp_supported_dtype() -> list[torch.dtype]:
-        return [torch.float16, torch.bfloat16]
-
-
-_registered = False
-
-
-def register_backend() -> None:
-    """Register the backend with PyTorch, once a process: it cannot be taken back."""
-    global _registered
-    if not _registered:
-        _setup_privateuseone_for_python_backend(BACKEND, backend_module=_Module())
-        _registered = True
+_DATA: Any = torch.Tensor.data
 
 
 class DeviceTensor(torch.Tensor):
-    """A tensor on the virtual device. `raw` has the bytes; `block` keeps them allocated."""
+    """A tensor on the virtual device. `raw` has the bytes; `block` keeps them allocated.
+
+    `home` is the machine it belongs to. `bits` says that it was made conjugated or negated: the wrapper
+    carries those bits too, so that PyTorch resolves them where it does on a GPU.
+    """
 
     raw: torch.Tensor
     block: Block
+    home: Machine
+    bits: bool
     _spans: tuple[Span, ...] | None
 
     @staticmethod
@@ -79,7 +49,13 @@ class DeviceTensor(torch.Tensor):
         )
         self.raw = raw
         self.block = block
+        self.home = machine()
         self._spans = None
+        conjugated, negated = raw.is_conj(), raw.is_neg()
+        self.bits = conjugated or negated
+        if self.bits:
+            torch._C._set_conj(self, conjugated)
+            torch._C._set_neg(self, negated)
         return self
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
@@ -92,10 +68,44 @@ class DeviceTensor(torch.Tensor):
 
         return dispatch(func, args, kwargs or {})
 
+    def plain(self) -> torch.Tensor:
+        """`raw` with the wrapper's bits: PyTorch turns the wrapper's off while it writes through it."""
+        raw = self.raw
+        if self.is_conj() != raw.is_conj():
+            raw = run_raw(torch.conj, (raw,), {})
+        if self.is_neg() != raw.is_neg():
+            raw = run_raw(torch._neg_view, (raw,), {})
+        return raw
+
+    def rebind(self, other: torch.Tensor) -> None:
+        """Become an alias of `other`, in shape, type and memory."""
+        if not isinstance(other, DeviceTensor):
+            raise RuntimeError(
+                f"Attempted to set the data of a {self.device} tensor to one on {other.device}; "
+                "move it with .to(device) first"
+            )
+        _DATA.__set__(self, other)
+        self.raw, self.block, self.bits, self._spans = other.raw, other.block, other.bits, None
+
+    @property
+    def data(self) -> torch.Tensor:
+        """The tensor without its history; assigning replaces what the tensor stands for."""
+        bare: torch.Tensor = _DATA.__get__(self)
+        return bare
+
+    @data.setter
+    def data(self, other: torch.Tensor) -> None:
+        self.rebind(other)
+
     @property
     def device(self) -> torch.device:  # type: ignore[override]
         """`cuda:N`, what the code under test expects."""
         return torch.device("cuda", self.block.device)
+
+    @property
+    def backend_device(self) -> torch.device:
+        """The device as PyTorch's C++ side knows it."""
+        return torch.device(BACKEND, self.block.device)
 
     @property
     def is_cuda(self) -> bool:  # type: ignore[override]
@@ -121,10 +131,48 @@ class DeviceTensor(torch.Tensor):
         """The storage behind the view: equal for tensors that share memory."""
         return self.raw.untyped_storage()
 
+    def type(self, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+        """The legacy type name, or the tensor as that type."""
+        if dtype is None:
+            return self.raw.type().replace("torch.", "torch.cuda.")
+        from racecheck.virtual.functions import legacy_type
+
+        return legacy_type(self, dtype, non_blocking)
+
     def record_stream(self, stream: Any) -> None:
         """`stream` uses this tensor too: its block is not handed out again before that work is done."""
         if stream.state.key != self.block.pool:
             self.block.other_streams.add(stream.state.key)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if self.dim() == 0 else object.__format__(self, spec)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
+        if id(self) in memo:
+            return memo[id(self)]  # type: ignore[no-any-return]
+        if not self.is_leaf:
+            raise RuntimeError("Only Tensors created explicitly by the user support the deepcopy protocol")
+        copied = self.detach().clone()
+        memo[id(self)] = copied
+        if getattr(self, "_is_param", False):
+            copied = torch.nn.Parameter(copied, requires_grad=self.requires_grad)
+            memo[id(self)] = copied
+        else:
+            copied.requires_grad_(self.requires_grad)
+        if self.grad is not None:
+            copied.grad = self.grad.__deepcopy__(memo)
+        return copied
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        from racecheck.virtual.dispatch import read_back
+
+        value = read_back(self.detach())  # type: ignore[arg-type]
+        arguments = (value, self.dtype, str(self.device), self.requires_grad)
+        rebuild = torch._utils._rebuild_device_tensor_from_cpu_tensor
+        if getattr(self, "_is_param", False):
+            plain = self.detach()
+            return torch._utils._rebuild_parameter, (plain, self.requires_grad, {})
+        return rebuild, arguments
 
     def __repr__(self, **_: Any) -> str:  # type: ignore[override]
         from racecheck.virtual.dispatch import read_back

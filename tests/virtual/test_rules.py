@@ -389,3 +389,40 @@ def test_integer_indices_do_not_wait_and_masks_do(lag):
     ]
     assert {verdict(program(use), lag) for use in kernels} == {"race"}
     assert {verdict(program(use), lag) for use in waits} == {"clean"}
+
+
+def test_peer_copies_take_their_turn_on_both_devices():
+    """A tensor moves between devices after what filled it, and before what uses it, on either's stream."""
+    with racecheck.virtual_cuda(devices=2), racecheck.audit() as audit:
+        a = torch.zeros(N, device="cuda:0")
+        a.add_(3)
+        b = a.to("cuda:1")
+        assert b.get_device() == 1
+        b.mul_(2)
+        a.zero_()
+        c = torch.zeros(N, device="cuda:0").copy_(b)
+        assert c.tolist() == [6.0] * N
+    assert not audit.findings
+
+
+@pytest.mark.parametrize("wait", ["device", "stream", "event", "item", "replay"])
+def test_failed_work_is_a_sticky_error(wait):
+    """An index out of range fails when it runs: every wait from then on says so, and names the line."""
+    with pytest.raises(RuntimeError, match="device-side failure in index_select"), racecheck.virtual_cuda():  # noqa: PT012
+        graph = torch.cuda.CUDAGraph()
+        x = torch.arange(3, device="cuda")
+        with torch.cuda.graph(graph):
+            x.add_(1)
+        y = x.index_select(0, torch.tensor([5], device="cuda"))
+        event = torch.cuda.current_stream().record_event()
+        calls = {
+            "device": torch.cuda.synchronize,
+            "stream": torch.cuda.current_stream().synchronize,
+            "event": event.synchronize,
+            "item": lambda: y[0].item(),
+            "replay": lambda: (_quietly(torch.cuda.synchronize), graph.replay()),
+        }
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match=r"index_select issued at .*test_rules\.py"):
+                calls[wait]()
+        torch.cuda.synchronize()

@@ -1,0 +1,60 @@
+"""CUDA's sticky error: a kernel that fails late is reported by the next wait, and by every call after it."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from racecheck.trace.records import Loc
+
+if TYPE_CHECKING:
+    from racecheck.virtual.machine import Machine
+
+
+@dataclass
+class Fault:
+    """A failed operation: its name, the line that issued it, and what it said."""
+
+    name: str
+    loc: Loc
+    problem: str
+    heard: bool = False  # has the host been told?
+
+
+_faults: weakref.WeakKeyDictionary[Machine, Fault] = weakref.WeakKeyDictionary()
+
+
+def faulted(state: Machine) -> bool:
+    """Has work failed? Then nothing later runs: on a GPU the context is lost."""
+    return bool(_faults) and state in _faults
+
+
+def note_fault(state: Machine, name: str, loc: Loc, error: BaseException) -> None:
+    """Work of `state` failed while it retired; the first failure is the one that counts."""
+    problem = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+    _faults.setdefault(state, Fault(name, loc, problem))
+
+
+def raise_fault(state: Machine) -> None:
+    """Raise the machine's sticky error, if it has one. Every host wait and every operation calls this.
+
+    Raises:
+        torch.AcceleratorError: as PyTorch raises CUDA errors; the message names the operation and its line.
+    """
+    if _faults and state in _faults:
+        from racecheck.virtual.machine import cuda_error  # the machine's own waits come here
+
+        fault = _faults[state]
+        fault.heard = True
+        raise cuda_error(
+            f"device-side failure in {fault.name} issued at {fault.loc.file}:{fault.loc.line} "
+            f"({fault.problem}). The device cannot be used any more: every later call fails, as on a GPU"
+        )
+
+
+def raise_unheard(state: Machine) -> None:
+    """Raise the sticky error when its context ends and nothing has waited since the failure."""
+    fault = _faults.get(state)
+    if fault is not None and not fault.heard:
+        raise_fault(state)
