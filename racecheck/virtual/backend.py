@@ -95,6 +95,10 @@ def _unseen(name: str) -> Callable[..., Any]:
     kernel = _kernel(name)
 
     def run(*args: Any, **kwargs: Any) -> Any:
+        if open_machine() is None:  # what torch says itself, until its C++ side has met a device once
+            raise AssertionError(
+                "Torch not compiled with CUDA enabled, and no virtual_cuda() context is open"
+            )
         require_modes()
         return kernel(*args, **kwargs)
 
