@@ -136,6 +136,15 @@ def _host_value(func: Any, args: Any, kwargs: Any) -> Any:
     return func(tensor, *args[1:], **kwargs)
 
 
+def _shown(func: Any, args: Any, kwargs: Any) -> Any:
+    """Printing, pickling, `np.asarray`: ways to read a CPU tensor that lead past its operations."""
+    if not isinstance(args[0], DeviceTensor):
+        state = machine()
+        with state.lock:
+            hostwatch.host_read(state, args[0])
+    return func(*args, **kwargs)
+
+
 def _index(func: Any, args: Any, kwargs: Any) -> Any:
     """`x[[0, 2]]`, `x[:, np.array([1])]`: C++ would make the index on the device, past the modes."""
     tensor, index, *value = args
@@ -199,6 +208,12 @@ FUNCTIONS = {
     torch.Tensor.is_pinned: _is_pinned,
     torch.Tensor.tolist: _host_value,
     torch.Tensor.numpy: _host_value,
+    torch.Tensor.__array__: _shown,
+    torch.Tensor.__dlpack__: _shown,
+    torch.Tensor.__reduce_ex__: _shown,
+    torch.Tensor.__deepcopy__: _shown,
+    torch.Tensor.__repr__: _shown,
+    torch.Tensor.__format__: _shown,
     torch.tensor: _tensor,
     torch.Tensor.new_tensor: _new_tensor,
     torch.unravel_index: _unravel_index,

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from racecheck.errors import UnsupportedOperation
-from racecheck.virtual import autocast
+from racecheck.virtual import autocast, hostwatch
 from racecheck.virtual.accelerator import accelerator_patches
 from racecheck.virtual.cuda_names import cuda_patches, manual_seed_all
+from racecheck.virtual.machine import machine
 from racecheck.virtual.workers import thread_patches
 
 _MISSING = object()
@@ -65,6 +66,18 @@ def _load(real: Callable[..., Any]) -> Callable[..., Any]:
     return load
 
 
+def _reduce(real: Callable[..., Any]) -> Callable[..., Any]:
+    """Pickling and saving read a pinned tensor on a fast path that no mode sees."""
+
+    def reduce(self: torch.Tensor, protocol: Any) -> Any:
+        state = machine()
+        with state.lock:
+            hostwatch.host_read(state, self)
+        return real(self, protocol)
+
+    return reduce
+
+
 def _patches() -> list[tuple[Any, str, Any]]:
     real_seed = torch.manual_seed
 
@@ -74,6 +87,7 @@ def _patches() -> list[tuple[Any, str, Any]]:
 
     autocasting = torch.amp.autocast_mode.autocast
     patches = [
+        (torch.Tensor, "_reduce_ex_internal", _reduce(torch.Tensor._reduce_ex_internal)),
         *cuda_patches(),
         *accelerator_patches(),
         *thread_patches(),

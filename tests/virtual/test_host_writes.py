@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
+import io
+import pickle
 
 import numpy as np
 import pytest
@@ -90,6 +93,14 @@ READERS = [
     torch.Tensor.clone,
     lambda t: t[0].item(),
     lambda t: int(t[1]),
+    np.asarray,
+    np.array,
+    np.from_dlpack,
+    pickle.dumps,
+    copy.deepcopy,
+    str,
+    lambda t: f"{t[0]}",
+    lambda t: torch.save(t, io.BytesIO()),
 ]
 
 
