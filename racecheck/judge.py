@@ -18,7 +18,7 @@ from racecheck.detect.advice import advise
 from racecheck.detect.evidence import Evidence
 from racecheck.errors import Inconclusive, RaceFound
 from racecheck.trace import Trace, flush, subscribe
-from racecheck.trace.records import Record
+from racecheck.trace.records import DeviceOp, Record, Replay
 
 #: A trace longer than this is not kept: findings then come without a checked repair.
 KEPT_RECORDS = 1_000_000
@@ -72,7 +72,7 @@ class Audit:
         __tracebackhide__ = True  # pytest then shows the line of the test
         verdict = self.verdict
         if verdict == "inconclusive":
-            raise Inconclusive(f"{UNTESTED}; run more steps in it")
+            raise Inconclusive(self._untested())
         if verdict != "clean":
             raise RaceFound(self._stories().rstrip())
 
@@ -88,10 +88,19 @@ class Audit:
         if verdict == "clean":
             body = describe_evidence(self.evidence, width)
         elif verdict == "inconclusive":
-            body = f"{UNTESTED}; run more steps in it\n"
+            body = self._untested() + "\n"
         else:
             body = self._stories(width)
         return f"verdict: {verdict}\n\n{body}"
+
+    def _untested(self) -> str:
+        """Why the run is inconclusive, and what would change that."""
+        if not any(isinstance(record, (DeviceOp, Replay)) for record in self.trace):
+            return (
+                "no device work was recorded in the audited code; run it under racecheck.virtual_cuda() "
+                "(a real GPU is not audited yet)"
+            )
+        return f"{UNTESTED}; run more steps in it"
 
     def __repr__(self) -> str:
         found, rewrites = len(self._detector.findings), self.evidence.rewrites

@@ -140,3 +140,13 @@ def test_same_run_same_story():
         return audit.verdict, [(str(f.first), str(f.second), f.fingerprint, f.repair) for f in audit.findings]
 
     assert story() == story()
+
+
+def test_audit_without_a_provider_says_so():
+    """Outside the virtual device nothing is recorded: more steps would not help."""
+    with racecheck.audit() as audit:
+        torch.zeros(4).add_(1)
+    assert audit.verdict == "inconclusive"
+    assert "run it under racecheck.virtual_cuda()" in audit.report()
+    with pytest.raises(Inconclusive, match="no device work was recorded"):
+        audit.assert_clean()
