@@ -77,8 +77,16 @@ def _show(judged: list[Judgement], explain: bool) -> None:
         if explain:
             for finding in advised(each):
                 print("  " + describe_finding(finding).rstrip().replace("\n", "\n  "))
+            if each.diverged is not None:
+                print("  " + describe_divergence(each.diverged))
     agree = sum(each.agrees for each in judged)
     print(f"\n{agree} of {len(judged)} {'program agrees' if len(judged) == 1 else 'programs agree'}")
+
+
+def describe_divergence(diverged: tuple[int, dict[int, str | None]]) -> str:
+    """Where ranks first issue different collectives, in one line."""
+    calls = ", ".join(f"rank {rank}: {name or 'nothing'}" for rank, name in sorted(diverged[1].items()))
+    return f"ranks differ in collective {diverged[0] + 1}: {calls}"
 
 
 def advised(judgement: Judgement) -> list[Any]:
@@ -101,6 +109,7 @@ def as_dict(judged: list[Judgement]) -> dict[str, Any]:
             "expected": each.program.expect,
             "ok": each.agrees,
             "findings": [finding_dict(finding) for finding in advised(each)],
+            "diverged": None if each.diverged is None else describe_divergence(each.diverged),
         }
         for each in judged
     ]

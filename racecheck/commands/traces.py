@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from racecheck.commands.litmus import describe_divergence
 from racecheck.commands.paths import typed_path
 from racecheck.detect import Detector
 from racecheck.detect.advice import advise
@@ -66,10 +67,7 @@ def check(
             print(describe_finding(finding))
         diverged = detector.diverged()
         if verdict == "hang" and diverged is not None:
-            calls = ", ".join(
-                f"rank {rank}: {name or 'nothing'}" for rank, name in sorted(diverged[1].items())
-            )
-            print(f"ranks differ in collective {diverged[0] + 1}: {calls}")
+            print(describe_divergence(diverged))
         print(f"verdict: {verdict}; {len(trace)} records, rewrites checked: {detector.evidence.rewrites}")
     return 2 if damage else _CODES.get(verdict, 1)
 
@@ -80,7 +78,7 @@ def syncs(file: _File, json: _Json = False) -> int:
     Exit code 0, whatever is found.
     """
     trace, _ = _trace(file)
-    _detect(trace, file)
+    verdict = _detect(trace, file).verdict
     found = audit_syncs(trace)
     if json:
         print(
@@ -95,6 +93,8 @@ def syncs(file: _File, json: _Json = False) -> int:
         print(f"{sync.loc!s:{width}}  {sync.what}, {times}: {sync.role}{why}{alone}")
     needed, free = (sum(bool(sync.protects) for sync in found), sum(sync.together for sync in found))
     print(f"\n{len(found)} synchronising lines: {needed} needed, {free} can go together")
+    if verdict not in _CODES:
+        print(f"The verdict as it is: {verdict}. Needed means: more would race without it.")
     return 0
 
 

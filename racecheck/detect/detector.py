@@ -110,13 +110,20 @@ class Detector:
         owner = self._shadow.object_at(record.span[0])
         name, slot, offset, where = describe_owner(owner, record.span)
         reader = Side("consumer", "consumer", record.loc, f"thread {record.thread}", record.mark, False)
+        write = self._shadow.cover(record.span)[0].write
+        writer = reader
+        if write is not None:  # whoever left what the consumer finds
+            writer = Side.of(write, self._ordering.chain(write.moment.chain).name)
         missing = f"the consumer needs {record.wanted} and finds {record.found}"
+        limit = owner.span[1] - owner.span[0] if owner else 0
         key = ("stale", record.loc, name, record.wanted)
         known = self._by_pair.get(key)
         if known is not None:
             known.count += 1
             return
-        finding = Finding("stale", name, slot, record.span, offset, reader, reader, where, missing)
+        finding = Finding(
+            "stale", name, slot, record.span, offset, writer, reader, where, missing, limit=limit
+        )
         self._by_pair[key] = self._keep(finding)
 
     # -- accesses ------------------------------------------------------------------------------

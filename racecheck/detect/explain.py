@@ -65,6 +65,8 @@ class _View:
 
     def nothing(self) -> str:
         """There is no wait at all."""
+        if self.finding.second.is_device and self.finding.first.is_device and self.source == self.target:
+            return "the second access follows only its call: it may come before what its stream does earlier"
         waiter = self.finding.second.chain
         return f"between the two accesses {waiter} waits for nothing that covers {self.finding.first.chain}"
 

@@ -207,7 +207,7 @@ class Ordering:
         """Reads that follow only the issuing call; the copy completes after them."""
         reader = self._unordered.get(stream.index)
         if reader is None:
-            reader = self._unordered[stream.index] = self._new(f"{stream.name} (any order)", is_stream=True)
+            reader = self._unordered[stream.index] = self._new(stream.name, is_stream=True)
         call = self._thread(record.thread).moment()
         seen = call.seen + [0] * (call.chain + 1 - len(call.seen))
         seen[call.chain] = call.clock

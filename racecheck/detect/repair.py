@@ -17,14 +17,14 @@ from racecheck.trace import records as r
 Edit = Callable[[Sequence[r.Record], Finding], Iterable[r.Record]]
 
 #: Bytes between a buffer and the stand-in a repair gives it; no trace uses such addresses.
-_ELSEWHERE = 1 << 60
+_ELSEWHERE = 1 << 80
 
 
 @dataclass(frozen=True)
 class Repair:
     """A change that was checked to remove the race."""
 
-    kind: str  # "record", "wait", "slot" or "temporary"
+    kind: str  # "record", "wait", "pool", "slot" or "temporary"
     text: str
 
 
@@ -49,18 +49,23 @@ def _races(trace: Iterable[r.Record]) -> set[tuple[str, r.Loc, r.Loc]]:
 
 def _candidates(trace: Sequence[r.Record], finding: Finding) -> Iterator[tuple[str, str, Edit]]:
     first, second = finding.first, finding.second
+    waits_on_host = not second.is_device or _reads_any_time(finding)
     if first.is_device:
         for record in _waits_in_place(trace, finding):
             moved = f"record the event that {record.loc} waits for after {first.loc}, on {first.chain}"
             yield "record", moved, _record_again(record)
-        wait = f"make {second.chain} wait for it" if second.is_device else "wait for it on the host"
+        wait = "wait for it on the host" if waits_on_host else f"make {second.chain} wait for it"
         text = f"record an event on {first.chain} after {first.loc} and {wait} before {second.loc}"
         yield "wait", text, with_edges
     else:
         hand_over = "hand over from" if second.is_device else "synchronise with"
         yield "wait", f"{hand_over} {first.chain} (after {first.loc}) before {second.loc}", with_edges
     replayed = any(isinstance(one.record, r.Replay) for one, _ in finding.pairs)  # its address is baked in
-    if second.role == "host-write" and first.is_device and not replayed:
+    recycled = [record for record in trace if _is_recycling(record, finding)]
+    if recycled:
+        text = f"take the block at {recycled[-1].loc} from a pool that waits for its uses"
+        yield "pool", text, _guarded
+    elif second.role == "host-write" and first.is_device and not replayed:
         text = f"give {finding.buffer} a second slot, so that {second.loc} writes other memory"
         yield "slot", text, _with_slots(2)
         text = f"write a fresh pinned temporary at {second.loc} instead of {finding.buffer}"
@@ -132,7 +137,8 @@ def with_edges(trace: Sequence[r.Record], finding: Finding) -> Iterator[r.Record
         before.setdefault(id(second.record), set()).add(after[id(first.record)])
     for record in trace:
         for number in sorted(before.get(id(record), ())):
-            yield _arrive(record, number, finding.first.is_device, finding.second.is_device)
+            to_device = finding.second.is_device and not _reads_any_time(finding)
+            yield _arrive(record, number, finding.first.is_device, to_device)
         yield record
         if id(record) in after:
             yield _depart(record, after[id(record)], finding.first.is_device)
@@ -154,6 +160,32 @@ def _arrive(record: r.Record, number: int, from_device: bool, to_device: bool) -
         stream = record.stream  # type: ignore[attr-defined]
         return r.StreamWait(thread=record.thread, loc=record.loc, stream=stream, event=name)
     return r.Acquire(thread=record.thread, loc=record.loc, scope="event", target=name)
+
+
+def _reads_any_time(finding: Finding) -> bool:
+    """Does the second access follow only its call? Then the host must wait before that."""
+    second = finding.pairs[0][1]
+    return second.node is not None and bool(second.node.any_reads) and not second.is_write
+
+
+def _is_recycling(record: r.Record, finding: Finding) -> bool:
+    """Did the racing bytes come out of a pool that did not wait?"""
+    lo, hi = finding.span
+    return (
+        isinstance(record, r.Alloc)
+        and record.reuse
+        and record.span[0] < hi
+        and lo < record.span[1]
+        and (record.buffer is None)
+    )
+
+
+def _guarded(trace: Sequence[r.Record], finding: Finding) -> Iterator[r.Record]:
+    for record in trace:
+        if isinstance(record, r.Alloc) and _is_recycling(record, finding):
+            yield replace(record, guarded=True)
+        else:
+            yield record
 
 
 # -- memory --------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from racecheck.litmus import names
 from racecheck.litmus import program as p
 from racecheck.trace import records as r
 
-_GAP = 1 << 40  # bytes between two blocks, and more than any range a program may name
+_GAP = 1 << 52  # bytes between two blocks, and more than any range of 15 digits
 
 
 class Layout:

@@ -19,6 +19,9 @@ class Judgement:
     verdict: p.Verdict
     findings: list[Finding]
     trace: list[r.Record]
+    diverged: tuple[int, dict[int, str | None]] | None = (
+        None  # where ranks first differ, and what each issues
+    )
 
     @property
     def agrees(self) -> bool:
@@ -35,7 +38,9 @@ def judge(program: p.Program) -> Judgement:
     detector = Detector()
     for record in trace:
         detector.feed(record)
-    return Judgement(program, _VERDICTS.get(detector.verdict, "SAFE"), detector.findings, trace)
+    return Judgement(
+        program, _VERDICTS.get(detector.verdict, "SAFE"), detector.findings, trace, detector.diverged()
+    )
 
 
 def build_trace(program: p.Program) -> list[r.Record]:

@@ -180,7 +180,10 @@ def _finding(finding: Finding, others: list[str]) -> Table:
     grid.add_row("missing", finding.missing)
     for reason in finding.reasons:
         grid.add_row("because", reason)
-    grid.add_row("repair", Text(finding.repair, "bold") if finding.repair else "none found that removes it")
+    if finding.kind == "race":
+        grid.add_row(
+            "repair", Text(finding.repair, "bold") if finding.repair else "none found that removes it"
+        )
     for repair in finding.repairs[1:]:
         grid.add_row("or", repair)
     if finding.allocated is not None:

@@ -188,3 +188,24 @@ def test_run_writes_its_trace(run, tmp_path):
     code, _, err = run("run", scenario, "--trace", "t.jsonl")
     assert code == 2
     assert err.startswith("racecheck run: --trace: a trace is that of one row")
+
+
+def test_explain_of_a_hang_and_of_a_stale_operand(run):
+    """The first collective that differs; the write that left the wrong value."""
+    Path("hang.litmus").write_text("# expect: HANG\nrank0: coll A\nrank1: coll B\n")
+    assert (
+        "ranks differ in collective 1: rank 0: A, rank 1: B" in run("litmus", "--explain", "hang.litmus")[1]
+    )
+    Path("stale.litmus").write_text(
+        "# expect: STALE\nalloc pageable X\nhost_write X as b\nhost_read X want X=a\n"
+    )
+    out = run("litmus", "--explain", "stale.litmus")[1]
+    for words in ("host write at stale.litmus:3", "consumer at stale.litmus:4", "needs a and finds b"):
+        assert words in out
+    assert "repair" not in out
+
+
+def test_syncs_of_a_faulty_program_says_so(run):
+    """Its waits are judged against the races that are there anyway."""
+    assert "The verdict as it is: race." in run("syncs", "race.litmus")[1]
+    assert "verdict as it is" not in run("syncs", "safe.litmus")[1]

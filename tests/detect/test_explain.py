@@ -118,3 +118,19 @@ def test_moving_the_record_of_another_step_is_not_proposed():
         if step:
             program.sync(f"e{step - 1}")
     assert "record the" not in kinds(program)
+
+
+def test_recycled_block_is_repaired_by_its_pool():
+    """Bytes from a pool that did not wait: another temporary may be the same block again."""
+    program = staged().alloc("P", reuse=True, buffer=None).write("P")
+    assert kinds(program) == ["record an", "take the"]
+
+
+def test_read_at_any_time_is_repaired_by_a_host_wait():
+    """A stream wait does not hold a read that follows only its call."""
+    program = Program().alloc("P").op("s", "hostfn", writes="P").op("s", "h2d", writes="D", any_reads="P")
+    (finding,) = program.judge().findings
+    advise(program.records, finding)
+    assert "wait for it on the host" in str(finding.repair)
+    assert "(any order)" not in str(finding.repair)
+    assert "follows only its call" in finding.reasons[0]

@@ -53,4 +53,11 @@ DECLARED_LATE = (
     ("RACE", "alloc device D / kernel writes D on b0 / kernel writes D on legacy / stream b1 blocking"),
 )
 
-DISPUTED = (*NEVER_RECORDED, *CAPTURED_PAGEABLE, *WAITED, *RENAMED_SINCE_CAPTURE, *FREED, *DECLARED_LATE)
+DISPUTED = (
+    *NEVER_RECORDED,
+    *CAPTURED_PAGEABLE,
+    *WAITED,
+    *RENAMED_SINCE_CAPTURE,
+    *FREED,
+    *DECLARED_LATE,
+)

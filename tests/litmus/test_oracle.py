@@ -107,3 +107,17 @@ def test_once_disputed_rules(expected: str, short: str) -> None:
     """Both give the verdict that was settled on."""
     shown = program(short)
     assert (verdict(shown), judge(shown).verdict) == (expected, expected)
+
+
+@pytest.mark.parametrize(
+    ("expected", "copied", "written"),
+    [
+        ("SAFE", "P[1099511627776:1099511627777]", "B[0:1]"),
+        ("SAFE", "P[0:999999999999999]", "B"),
+        ("RACE", "P[999999999999998:999999999999999]", "P"),
+    ],
+)
+def test_long_ranges_keep_buffers_apart(expected: str, copied: str, written: str) -> None:
+    """Ranges of every length the language takes; the oracle, which goes byte by byte, has to pass."""
+    lines = f"alloc pinned P / alloc pinned B / alloc device D / h2d {copied} -> D[0:1] on s / host_write {written}"
+    assert judge(program(lines)).verdict == expected
