@@ -119,5 +119,6 @@ def test_once_disputed_rules(expected: str, short: str) -> None:
 )
 def test_long_ranges_keep_buffers_apart(expected: str, copied: str, written: str) -> None:
     """Ranges of every length the language takes; the oracle, which goes byte by byte, has to pass."""
-    lines = f"alloc pinned P / alloc pinned B / alloc device D / h2d {copied} -> D[0:1] on s / host_write {written}"
+    memory = "alloc pinned P / alloc pinned B / alloc device D"
+    lines = f"{memory} / h2d {copied} -> D[0:1] on s / host_write {written}"
     assert judge(program(lines)).verdict == expected
