@@ -1,7 +1,7 @@
 """The one record of a run. Providers emit records; the detector, reports and proof read them."""
 
 from racecheck.trace.context import current_mark, mark, thread_name
-from racecheck.trace.location import caller, ignore_package
+from racecheck.trace.location import caller
 from racecheck.trace.stream import (
     Trace,
     announcer,
@@ -23,7 +23,6 @@ __all__ = [
     "emit",
     "flush",
     "flusher",
-    "ignore_package",
     "listening",
     "mark",
     "register",

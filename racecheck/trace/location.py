@@ -35,12 +35,6 @@ _skip: dict[str, bool] = {}
 _locs: dict[tuple[str, int, str], Loc] = {}  # not by code object: equal code in two files compares equal
 
 
-def ignore_package(path: str) -> None:
-    """Treat code under folder `path` as machinery: findings then name its callers."""
-    _ignored.append(os.path.abspath(path) + os.sep)
-    _skip.clear()
-
-
 def _is_machinery(name: str) -> bool:
     """Is file `name` racecheck's own, torch's, or Python's?"""
     if name.startswith("<frozen"):

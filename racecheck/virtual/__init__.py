@@ -17,7 +17,6 @@ import torch
 from racecheck.errors import UsageError
 from racecheck.trace import announcer, flusher, scope, thread_name
 from racecheck.trace import records as r
-from racecheck.virtual import hostwatch
 from racecheck.virtual.backend import register_backend
 from racecheck.virtual.faults import raise_unheard
 from racecheck.virtual.lag import parse_lag
@@ -55,12 +54,12 @@ def virtual_cuda(lag: str = "latest", *, devices: int = 1) -> Iterator[None]:
             patched(),
             traced_locks(),
             announcer(lambda: _announce(state)),
-            flusher(lambda: hostwatch.poll(state)),
+            flusher(state.heap.poll),
             modes(),
         ):
             yield
             with state.lock:
-                hostwatch.poll(state)
+                state.heap.poll()
                 state.scheduler.force_all()
                 raise_unheard(state)
     finally:

@@ -83,7 +83,8 @@ class CUDAGraph:
                     "capturing stream has unjoined work: make it wait for every side stream before the end"
                 )
             self.steps = capture.steps
-            state.graphs.append(weakref.ref(self))
+            live = (known for known in state.graphs if known() not in (None, self))
+            state.graphs = [*live, weakref.ref(self)]
             if listening():
                 emit(self.describe())
 

@@ -34,11 +34,6 @@ def refresh(block: PinnedBlock, spans: Iterable[r.Span]) -> None:
             block.snapshot[lo - block.lo : hi - block.lo] = block.data[lo - block.lo : hi - block.lo]
 
 
-def poll(state: Machine) -> None:
-    """Report silent host writes since the last call that looked."""
-    state.heap.poll()
-
-
 def host_operation(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
     """Run a CPU operation now, and report what it did to pinned memory."""
     if not len(state.heap.pinned):
@@ -54,7 +49,7 @@ def host_operation(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
     for name, arg in kwargs.items():
         _note(state, arg, name in info.written_names, reads, writes, blocks)
     if blocks:
-        poll(state)
+        state.heap.poll()
         state.tell(r.HostAccess, reads=tuple(reads), writes=tuple(writes))
     result = func(*args, **kwargs)
     for block in blocks:
@@ -66,7 +61,7 @@ def host_read(state: Machine, tensor: torch.Tensor) -> None:
     """The host reads `tensor` by other means than a torch operation (`.tolist()`, `.numpy()`)."""
     block = state.heap.pinned.find(tensor.data_ptr())
     if block is not None:
-        poll(state)
+        state.heap.poll()
         state.tell(r.HostAccess, reads=spans_of(tensor))
 
 

@@ -51,7 +51,6 @@ class Capture:
     pool: Hashable
     steps: list[Step] = field(default_factory=list)
     streams: list[StreamState] = field(default_factory=list)
-    keep: list[Any] = field(default_factory=list)
     error: str | None = None
     mode: str = "global"  # capture_error_mode
     thread: int = field(default_factory=threading.get_ident)

@@ -12,7 +12,6 @@ import torch
 
 from racecheck.errors import UnsupportedOperation
 from racecheck.trace import records as r
-from racecheck.virtual import hostwatch
 from racecheck.virtual.dispatch import DispatchMode
 from racecheck.virtual.machine import machine
 from racecheck.virtual.modes import FunctionMode
@@ -84,13 +83,11 @@ def _start(real: Callable[..., None]) -> Callable[..., None]:
                     run()
                 finally:
                     with state.lock:
-                        hostwatch.poll(state)
-                        state.tell(r.Signal, name=("end", id(self)))
+                        state.order(r.Signal, name=("end", id(self)))
 
         self.run = covered  # type: ignore[method-assign]
         with state.lock:
-            hostwatch.poll(state)
-            state.tell(r.Signal, name=("start", id(self)))
+            state.order(r.Signal, name=("start", id(self)))
         real(self)
 
     return start
@@ -104,7 +101,6 @@ def _join(real: Callable[..., None]) -> Callable[..., None]:
         if not self.is_alive():
             state = machine()
             with state.lock:
-                hostwatch.poll(state)
-                state.tell(r.Await, name=("end", id(self)))
+                state.order(r.Await, name=("end", id(self)))
 
     return join

@@ -106,12 +106,3 @@ def test_installed_packages_are_not_the_standard_library() -> None:
     for folder in ("site-packages", "dist-packages"):
         assert not location._is_machinery(f"{library}/{folder}/engine/plan.py")
         assert location._is_machinery(f"{library}/{folder}/torch/nn/module.py")
-
-
-def test_ignored_packages_name_their_callers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also installed ones."""
-    monkeypatch.setattr(location, "_ignored", list(location._ignored))
-    folder = tmp_path / "site-packages" / "engine"
-    assert not location._is_machinery(str(folder / "plan.py"))
-    location.ignore_package(str(folder))
-    assert location._is_machinery(str(folder / "plan.py"))
