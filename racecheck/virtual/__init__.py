@@ -9,7 +9,7 @@ with real bytes, when it retires. `lag` says when that is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -19,7 +19,7 @@ from racecheck.trace import announcer, flusher, scope, thread_name
 from racecheck.trace import records as r
 from racecheck.virtual.backend import register_backend
 from racecheck.virtual.faults import raise_unheard
-from racecheck.virtual.lag import parse_lag
+from racecheck.virtual.lag import Lag, as_lag
 from racecheck.virtual.machine import Machine, set_machine
 from racecheck.virtual.ops import register
 from racecheck.virtual.patch import patched
@@ -30,17 +30,18 @@ __all__ = ["register", "virtual_cuda"]
 
 
 @contextmanager
-def virtual_cuda(lag: str = "latest", *, devices: int = 1) -> Iterator[None]:
+def virtual_cuda(lag: str | Sequence[int] | Lag = "latest", *, devices: int = 1) -> Iterator[None]:
     """Run the enclosed code on `devices` virtual GPUs whose work retires by `lag`.
 
-    `lag` is "eager", "latest" (nothing retires before something forces it) or "seed:N". Contexts may be
-    nested and repeated; each has devices of its own, and tensors do not outlive their context. All of
-    `torch.cuda` is restored on the way out, also after an exception.
+    `lag` is "eager", "latest" (nothing retires before something forces it), "seed:N", or a list of decisions
+    or its token (see `racecheck.virtual.lag`). Contexts may be nested and repeated; each has devices of its
+    own, and tensors do not outlive their context. All of `torch.cuda` is restored on the way out, also
+    after an exception.
 
     Raises:
         UsageError: an unknown lag, or fewer than one device.
     """
-    policy = parse_lag(lag)
+    policy = as_lag(lag)
     if devices < 1:
         raise UsageError(f"virtual_cuda needs at least one device, not {devices}")
     register_backend()

@@ -1,71 +1,135 @@
-"""Lag: when queued device work retires.
+"""Lag: when queued device work retires, and which host thread runs.
 
-`eager`: at once. `latest`: only when something forces it, the worst legal case for host memory.
-`seed:N`: a pseudo-random number of queued items retires at every call, a legal schedule that one
-number reproduces.
+Everything that a run leaves open is asked of one object, the lag: `decide(kind, options)` answers with a
+number below `options`, and 0 always stands for nothing special. Two kinds are asked:
+
+    RETIRE   at every traced call: 0 retires nothing (more), k the oldest item of the k-th ready stream
+    SWITCH   at every traced call, while other threads could run: 0 goes on, k runs the k-th other thread
+
+`eager` retires at once, `latest` only when something forces it (the worst legal case for host memory),
+`seed:N` at random. A list of decisions is taken in order, and 0 once it is used up, so a shorter list and
+smaller numbers are a simpler run; `d1.` and a few letters spell a list (`token_of`). A list, like a seed,
+reproduces its run exactly.
 """
 
 from __future__ import annotations
 
 import random
 import re
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from typing import Protocol, cast
 
 from racecheck.errors import UsageError
+from racecheck.virtual.token import decisions_of, token_of
+
+RETIRE, SWITCH = "retire", "switch"
 
 
 class Lag(Protocol):
-    """Decides at every call how much queued work retires."""
+    """Answers what a run leaves open. `name` is what reports call it and what reproduces it."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """`eager`, `latest`, `seed:N` or a token."""
 
-    def choose(self, ready: int) -> int | None:
-        """Which of `ready` runnable streams retires an item now; None: stop for this call."""
+    def decide(self, kind: str, options: int) -> int:
+        """One of `options` (at least 2) answers, counted from 0: nothing special."""
 
 
 class Eager:
-    """Everything retires at once."""
+    """Everything retires at once; threads switch only when they must."""
 
     name = "eager"
 
-    def choose(self, ready: int) -> int | None:
-        """The first runnable stream, until none is left."""
-        return 0
+    def decide(self, kind: str, options: int) -> int:
+        """The first ready stream, until none is left."""
+        return 1 if kind == RETIRE else 0
 
 
 class Latest:
-    """Nothing retires before it must."""
+    """Nothing retires before it must; threads switch only when they must."""
 
     name = "latest"
 
-    def choose(self, ready: int) -> int | None:
+    def decide(self, kind: str, options: int) -> int:
         """Never."""
-        return None
+        return 0
 
 
 class Seeded:
-    """Retires a random item with probability one half, again and again, at every call."""
+    """Does something with probability one half, again and again, at every call."""
 
     def __init__(self, seed: int) -> None:
         self.name = f"seed:{seed}"
         self._random = random.Random(seed)
 
-    def choose(self, ready: int) -> int | None:
-        """A random runnable stream or, half of the time, none."""
-        return self._random.randrange(ready) if self._random.random() < 0.5 else None
+    def decide(self, kind: str, options: int) -> int:
+        """Nothing half of the time, else any of the other answers."""
+        return self._random.randrange(1, options) if self._random.random() < 0.5 else 0
 
 
-def parse_lag(text: str) -> Lag:
-    """`eager`, `latest` or `seed:N` (N a non-negative integer).
+class Listed:
+    """An explicit list of decisions, and after its end nothing special."""
+
+    def __init__(self, decisions: Iterable[int]) -> None:
+        self._decisions = tuple(decisions)
+        self._next = 0
+        if any(decision < 0 for decision in self._decisions):
+            raise UsageError("a decision is a whole number from 0; 0 means nothing special")
+
+    @property
+    def name(self) -> str:
+        """The list's token."""
+        return token_of(self._decisions)
+
+    def decide(self, kind: str, options: int) -> int:
+        """The next decision; one that is too large for what is open stands for the last answer."""
+        if self._next == len(self._decisions):
+            return 0
+        self._next += 1
+        return min(self._decisions[self._next - 1], options - 1)
+
+
+class Recording:
+    """Another lag, and the decisions it made: `decisions` replays the run, also after a seed."""
+
+    def __init__(self, lag: Lag) -> None:
+        self._lag = lag
+        self.decisions: list[int] = []
+
+    @property
+    def name(self) -> str:
+        """The name of the recorded lag."""
+        return self._lag.name
+
+    def decide(self, kind: str, options: int) -> int:
+        """What the recorded lag says."""
+        self.decisions.append(self._lag.decide(kind, options))
+        return self.decisions[-1]
+
+
+def as_lag(given: str | Sequence[int] | Lag) -> Lag:
+    """`eager`, `latest`, `seed:N`, a token, a list of decisions, or an object with `decide`.
 
     Raises:
         UsageError: anything else.
     """
-    if text == "eager":
+    if isinstance(given, str):
+        return _spelt(given)
+    return Listed(cast("Sequence[int]", given)) if isinstance(given, Sequence) else given
+
+
+def _spelt(given: str) -> Lag:
+    if given == "eager":
         return Eager()
-    if text == "latest":
+    if given == "latest":
         return Latest()
-    match = re.fullmatch(r"seed:(\d{1,18})", text)
+    if given.startswith("d1."):
+        return Listed(decisions_of(given))
+    match = re.fullmatch(r"seed:(\d{1,18})", given)
     if match is None:
-        raise UsageError(f"lag {text!r} is not known; write eager, latest or seed:N with N a whole number")
+        raise UsageError(
+            f"lag {given!r} is not known; write eager, latest, seed:N with N a whole number, "
+            "or a token that begins with d1."
+        )
     return Seeded(int(match.group(1)))

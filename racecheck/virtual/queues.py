@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from racecheck.virtual.lag import Lag
+from racecheck.virtual.lag import RETIRE, Lag
 
 
 class Work:
@@ -76,10 +76,10 @@ class Scheduler:
             ready = [queue for queue in self.queues if queue.ready()]
             if not ready:
                 return
-            choice = self.lag.choose(len(ready))
-            if choice is None:
+            choice = self.lag.decide(RETIRE, len(ready) + 1)
+            if choice == 0:
                 return
-            self._retire(ready[choice])
+            self._retire(ready[choice - 1])
 
     def force(self, work: Work | None) -> None:
         """Retire `work` and just what must retire before it."""
