@@ -12,7 +12,8 @@ from racecheck.engine.config import EngineConfig, Parts
 from racecheck.engine.engine import Engine
 from racecheck.engine.errors import NoGraphError, RequestError
 from racecheck.engine.request import Batch, Entry, Request
-from racecheck.engine.spec import ModelSpec, preset
+from racecheck.engine.models.presets import preset
+from racecheck.engine.models.spec import ModelSpec
 
 __all__ = [
     "Batch",

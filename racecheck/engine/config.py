@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from racecheck.engine.resources import KV, Attention, Position, Sampler
+from racecheck.engine.intake import Intake
+from racecheck.engine.resources import KV, Attention, Position, Ragged, Sampler
 from racecheck.engine.results import Results
-from racecheck.engine.runners import EagerRunner, MainRunner, PiecewiseRunner, Rotation
+from racecheck.engine.runners import EagerRunner, MainRunner, PerRequestRunner, PiecewiseRunner, Rotation
 from racecheck.engine.scheduler import Scheduler
-from racecheck.engine.spec import ModelSpec, preset
+from racecheck.engine.slots import SlotPolicy
+from racecheck.engine.models.presets import preset
+from racecheck.engine.models.spec import ModelSpec
+from racecheck.engine.speculation import Speculation
+from racecheck.engine.state import History
 from racecheck.errors import UsageError
 
+#: What slots are counted for.
 RUNNERS = ("main", "piecewise", "eager")
+#: How a walk may be run.
+KINDS = (*RUNNERS, "per-request")
 
 
 @dataclass(frozen=True)
@@ -21,7 +29,8 @@ class EngineConfig:
 
     `run_ahead`: steps the host may submit beyond the last one it waited for; 0 is serial. `slots`: copies
     of a step's buffers, by runner ("main", "piecewise", "eager"); where nothing is said `run_ahead` + 1 and
-    at least 2. `prefill_limit`: requests that may join in one step.
+    at least 2. `prefill_limit`: requests that may join in one step. `walks`: walks that run otherwise than
+    the model has it, by name ("main", "piecewise", "eager", "per-request").
 
     Runners share buffers, so their counts must be equal to be safe (2 and 3 meet in a slot after a turn).
     """
@@ -31,6 +40,7 @@ class EngineConfig:
     slots: Mapping[str, int] = field(default_factory=dict)
     prefill_limit: int = 4
     weight_seed: int = 0
+    walks: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.run_ahead < 0:
@@ -42,6 +52,9 @@ class EngineConfig:
                 raise UsageError(f"slots: no runner {runner!r}; runners are {', '.join(RUNNERS)}")
             if count < 1:
                 raise UsageError(f"slots[{runner!r}] must be 1 or more, not {count}")
+        for walk, kind in self.walks.items():
+            if kind not in KINDS:
+                raise UsageError(f"walks[{walk!r}]: no runner {kind!r}; runners are {', '.join(KINDS)}")
 
 
 @dataclass(frozen=True)
@@ -50,11 +63,17 @@ class Parts:
 
     kv: Callable[..., KV] = KV
     attention: Callable[..., Attention] = Attention
+    ragged: Callable[..., Ragged] = Ragged
     position: Callable[..., Position] = Position
     sampler: Callable[..., Sampler] = Sampler
+    history: Callable[..., History] = History
     main: Callable[..., MainRunner] = MainRunner
     piecewise: Callable[..., PiecewiseRunner] = PiecewiseRunner
     eager: Callable[..., EagerRunner] = EagerRunner
+    per_request: Callable[..., PerRequestRunner] = PerRequestRunner
     rotation: Callable[[], Rotation] = Rotation
+    slots: Callable[..., SlotPolicy] = SlotPolicy
     results: Callable[..., Results] = Results
     scheduler: Callable[..., Scheduler] = Scheduler
+    speculation: Callable[..., Speculation] = Speculation
+    intake: Callable[..., Intake] = Intake

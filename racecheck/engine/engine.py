@@ -1,125 +1,99 @@
-"""The engine's loop.
+"""The engine: builds a model's nodes, and serves requests with four host threads.
 
-    plan(n)  launch(n)  D2H(n)  wait(n - run_ahead)  commit(n - run_ahead)  plan(n + 1) ...
-
-So when step n is planned, every step up to n - run_ahead - 1 has been waited for, copies, forward and
-results alike. With as many slots as steps can be in flight while one is planned (run_ahead + 1), the slot
-that step n rewrites is one the host has waited for. Nothing else guards it: the wait is taken on every
-path, also when a step leaves nothing to read.
+    main    takes requests in, and returns what they got
+    gpu     schedules, launches and waits: the loop (`worker.py`)
+    plan    plans the next step on the plan stream, while this one runs
+    d2h     waits for results on the D2H stream, and reads them
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
+from racecheck.engine.build import Builder
 from racecheck.engine.config import EngineConfig, Parts
 from racecheck.engine.errors import RequestError
-from racecheck.engine.node import TalkerNode
-from racecheck.engine.request import Batch, Request
+from racecheck.engine.ranks import Group
+from racecheck.engine.request import Request
 from racecheck.engine.runners import Streams
-from racecheck.engine.scheduler import Scheduler
-from racecheck.staging import host_delay
-from racecheck.trace import mark
-
-Tokens = dict[str, list[tuple[int, ...]]]  # request id -> frames of `groups` codes
+from racecheck.engine.walks import build_model, check_request
+from racecheck.engine.worker import OnStep, Tokens, Worker
 
 
 class Engine:
-    """One host thread and three streams over one node, with random weights from a seed.
+    """One worker over the nodes of one model, with random weights from a seed.
 
-    `parts` are the classes to assemble; the default is the engine as it should be.
+    `parts` are the classes to assemble; the default is the engine as it should be. `group` are the ranks
+    it runs with; the device is the one that is current when the engine is made.
     """
 
     @torch.no_grad()
-    def __init__(self, config: EngineConfig | None = None, parts: Parts | None = None) -> None:
+    def __init__(
+        self, config: EngineConfig | None = None, parts: Parts | None = None, group: Group | None = None
+    ) -> None:
         self.config = config or EngineConfig()
         self.parts = parts or Parts()
+        self.group = group or Group()
+        self.device = torch.cuda.current_device()
         self.streams = Streams.create()
-        self.node = TalkerNode(self.config, self.parts, self.streams)
-        self.results = self.parts.results(self.config.spec, self.streams, self.config.run_ahead)
+        self.model = build_model(Builder(self.config, self.parts, self.streams))
         # Weights and buffers were filled on the current stream; the engine's streams do not follow it.
         torch.cuda.synchronize()
-        self.node.capture()
+        self.model.capture(self.group)
         torch.cuda.synchronize()
+        walks = [walk for node in self.model.nodes for walk in node.walks]
+        self.results = self.parts.results(walks, self.streams, self.config.run_ahead)
         self.step_count = 0
-        self.scheduler = self._schedule(())
+        self.worker = self._worker()
 
-    @torch.no_grad()
     def run(
-        self,
-        requests: Sequence[Request],
-        steps: int | None = None,
-        on_step: Callable[[Batch], None] | None = None,
+        self, requests: Sequence[Request], steps: int | None = None, on_step: OnStep | None = None
     ) -> Tokens:
-        """Serve `requests` to their end, or for `steps` engine steps; returns each request's frames.
+        """Serve `requests` to their end, or for `steps` engine steps; returns what each request got.
 
-        Arrivals count from this call. `on_step(batch)` is called after every step's submission and the
-        wait that follows it. All steps are waited for before this returns; requests cut short are dropped.
+        Arrivals count from this call. `on_step(batch)` is called on the GPU thread after every step's
+        submission and the wait that follows it. All steps are waited for before this returns; requests cut
+        short are dropped.
         """
         self._check(requests)
-        self.scheduler = self._schedule(requests)
-        tokens: Tokens = {request.id: [] for request in requests}
-        try:
-            self._loop(tokens, steps, on_step)
-        finally:
-            while self.results:
-                self._complete_oldest(tokens)
-            for request in requests:
-                self.node.release(request.id)
+        self.worker = self._worker()
+        intake = self.parts.intake(requests)
+        with self._thread("d2h") as d2h, self._thread("plan") as plan, self._thread("gpu") as gpu:
+            served = gpu.submit(self.worker.serve, intake, steps, on_step, plan, d2h)
+            intake.serve()
+            tokens = served.result()
+        self.step_count = self.worker.step
         return tokens
 
-    def _loop(self, tokens: Tokens, steps: int | None, on_step: Callable[[Batch], None] | None) -> None:
-        end = None if steps is None else self.step_count + steps
-        while self.step_count != end:
-            batch = self.scheduler.next_batch(self.step_count)
-            if batch is not None:
-                self._submit(batch)
-                if len(self.results) > self.config.run_ahead:
-                    self._complete_oldest(tokens)
-                if on_step is not None:
-                    on_step(batch)
-            elif self.results:
-                self._complete_oldest(tokens)  # what it frees may let a waiting request join
-            else:
-                break
-
-    def _submit(self, batch: Batch) -> None:
-        with mark(step=batch.step):
-            if batch.walk == "prefill":
-                with mark(phase="admit"):
-                    self.node.admit(batch)
-            with mark(phase="plan"):
-                turn = self.node.plan(batch)
-            host_delay("after_plan")
-            host_delay("before_launch")
-            with mark(phase="launch"):
-                self.node.launch(batch, turn)
-            with mark(phase="results"):
-                self.results.submit(batch, self.node.codes)
-        self.step_count += 1
-
-    def _complete_oldest(self, tokens: Tokens) -> None:
-        """The completion wait, then what it allows: reading the frames and freeing rows and pages."""
-        host_delay("before_completion_wait")
-        step = self.step_count - len(self.results)  # the steps in flight are the latest ones
-        with mark(step=step, phase="wait"):
-            batch, frames = self.results.wait_oldest()
-        with mark(step=step, phase="commit"):
-            for entry, frame in zip(batch.entries, frames, strict=True):
-                tokens[entry.id].append(tuple(frame))
-            self.node.commit(batch)
-            self.scheduler.commit(batch)
-
-    def _schedule(self, requests: Sequence[Request]) -> Scheduler:
-        limit = self.config.prefill_limit
-        return self.parts.scheduler(
-            self.config.spec, requests, prefill_limit=limit, first_step=self.step_count
+    def _worker(self) -> Worker:
+        limits = self.model.limits(self.config.prefill_limit)
+        return Worker(
+            self.model,
+            self.parts.scheduler(limits, self.model.max_requests),
+            self.results,
+            self.parts.speculation(self.group),
+            self.group,
+            run_ahead=self.config.run_ahead,
+            first_step=self.step_count,
         )
+
+    def _thread(self, name: str) -> ThreadPoolExecutor:
+        """One thread that runs what it is given, on this engine's device."""
+        prefix = f"rank {self.group.rank} " if self.group.size > 1 else ""
+
+        def begin() -> None:
+            threading.current_thread().name = prefix + name
+            torch.cuda.set_device(self.device)
+            torch.set_grad_enabled(False)
+
+        return ThreadPoolExecutor(1, initializer=begin)
 
     def _check(self, requests: Sequence[Request]) -> None:
         if len({request.id for request in requests}) != len(requests):
             raise RequestError("two requests have the same id; ids key the result")
         for request in requests:
-            request.check(self.config.spec)
+            check_request(self.config.spec, request)

@@ -1,22 +1,21 @@
-"""A request, and the batch of them that one engine step runs."""
+"""A request, the stages it goes through, and the batch of requests that one engine step runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from typing import NamedTuple
 
-from racecheck.engine.errors import RequestError
-from racecheck.engine.spec import ModelSpec
-
-Walk = Literal["prefill", "decode"]
 
 
 @dataclass(frozen=True)
 class Request:
-    """Speak `text`: prefill its first `prompt_tokens`, then feed one text token a frame.
+    """Answer `text`, of which `prompt_tokens` are prefilled, with `new_tokens` tokens or frames.
 
-    `arrival` is the engine step at which it may join, `new_tokens` the number of frames it wants.
+    `arrival` is the engine step at which it may join. `cancel_after`: its client hangs up once so many of
+    its steps are submitted. `medium` is what stands before the text ("text" for nothing, "audio" or
+    "vision"), `segments` the lengths of its parts in encoder tokens.
     """
 
     id: str
@@ -26,35 +25,27 @@ class Request:
     temperature: float
     seed: int
     text: Sequence[int]
+    cancel_after: int | None = None
+    medium: str = "text"
+    segments: tuple[int, ...] = ()
 
-    def check(self, spec: ModelSpec) -> None:
-        """Raise `RequestError` unless `spec` can serve this request."""
-        self._check("prompt_tokens", self.prompt_tokens, 1, spec.max_prompt)
-        self._check("new_tokens", self.new_tokens, 1, spec.max_length - self.prompt_tokens)
-        self._check("len(text)", len(self.text), self.prompt_tokens, spec.max_length)
-        self._check("min(text)", min(self.text), 0, spec.text_vocab - 1)
-        self._check("max(text)", max(self.text), 0, spec.text_vocab - 1)
-        self._check("seed", self.seed, 0, 2**63 - 1)
-        if not self.temperature > 0:
-            raise RequestError(f"request {self.id}: temperature must be above 0, not {self.temperature}")
 
-    def _check(self, field: str, value: int, low: int, high: int) -> None:
-        if not low <= value <= high:
-            raise RequestError(f"request {self.id}: {field} must lie in {low}..{high}, not {value}")
+class Stage(NamedTuple):
+    """One step of a request: positions (or frames) `start` to `start + count` of `walk`."""
+
+    walk: str
+    start: int
+    count: int
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One request's share of a step: positions `start` to `start + count` of device row `row`.
-
-    `last` says that no further step will run for this request.
-    """
+    """One request's share of a step: positions `start` to `start + count` of device row `row`."""
 
     request: Request
     row: int
     start: int
     count: int
-    last: bool
 
     @property
     def id(self) -> str:
@@ -72,7 +63,7 @@ class Batch:
     """What one step runs: host values only, fixed when the step is declared."""
 
     step: int
-    walk: Walk
+    walk: str
     entries: tuple[Entry, ...]
 
     @property
@@ -80,13 +71,30 @@ class Batch:
         """Requests in the batch: `B` in shape comments."""
         return len(self.entries)
 
-    @property
+    @cached_property
     def num_tokens(self) -> int:
         """Packed tokens of all requests: `T` in shape comments; equal to `size` when decoding."""
         return sum(entry.count for entry in self.entries)
+
+    @cached_property
+    def name(self) -> str:
+        """What reports call this batch, and what its staged layout is labelled with."""
+        who = ", ".join(f"{entry.id}@{entry.start}" for entry in self.entries)
+        return f"step {self.step} {self.walk} [{who}]"
 
     def tokens(self) -> Iterator[tuple[int, Entry, int]]:
         """Every packed token as (index of its request in the batch, that entry, position)."""
         for index, entry in enumerate(self.entries):
             for position in range(entry.start, entry.end):
                 yield index, entry, position
+
+
+class Shape(NamedTuple):
+    """Requests and packed tokens of a step, or of the bucket that a graph was captured for."""
+
+    requests: int
+    tokens: int
+
+    def holds(self, other: Shape) -> bool:
+        """Is there room for `other`?"""
+        return self.requests >= other.requests and self.tokens >= other.tokens

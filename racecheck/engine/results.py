@@ -1,67 +1,110 @@
-"""The way back: sampled tokens to the host, and the completion event that bounds the run-ahead."""
+"""The way back: what steps computed, to the host, and the completion that bounds the run-ahead."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
+from concurrent.futures import Executor, Future
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from racecheck.engine.request import Batch
-from racecheck.engine.runners import Streams
-from racecheck.engine.spec import ModelSpec
+from racecheck.engine.runners import Streams, Walk
 from racecheck.staging import Lease, PinnedBuffer
+from racecheck.trace import mark
 
-Frames = list[list[int]]  # one list of codes a request of the batch
+#: For each request of a batch the codes of its frame, or the samples of its audio as bytes.
+Items = list[tuple[int, ...] | bytes]
 
 
-class InFlight(NamedTuple):
-    """A submitted step in its place of the ring; `done` covers its forward and its result copy."""
+class Place(NamedTuple):
+    """One of the places of the ring: events of its own, one lease of each kind of result at a time."""
 
-    place: int
-    batch: Batch
-    lease: Lease
+    index: int
+    computed: torch.cuda.Event
     done: torch.cuda.Event
 
 
+class InFlight(NamedTuple):
+    """A submitted step; `items` is complete once its forward and its result copy are."""
+
+    batch: Batch
+    place: Place
+    items: Future[Items]
+
+
 class Results:
-    """A ring of `run_ahead` + 1 result buffers: a step's place is reused only after the host read it.
+    """A ring of `run_ahead` + 1 places: a step's place is used again only after the host has read it.
 
     Each place has a device part too. The forward's output is copied there on the compute stream, so that
     the next replay cannot overwrite what the D2H stream has still to read.
     """
 
-    def __init__(self, spec: ModelSpec, streams: Streams, run_ahead: int) -> None:
-        ring = run_ahead + 1
+    def __init__(self, walks: Iterable[Walk], streams: Streams, run_ahead: int) -> None:
         self._streams = streams
-        self._buffer = PinnedBuffer("results.tokens", (spec.max_batch, spec.groups), torch.int64, slots=ring)
-        self._computed = torch.cuda.Event()
-        self._free = deque((place, torch.cuda.Event()) for place in range(ring))
+        self.buffers: dict[str, PinnedBuffer] = {}
+        self._outputs: dict[str, Tensor] = {}
+        for walk in walks:
+            if walk.output is not None:
+                self._outputs[walk.name] = walk.output
+                self.buffers[walk.name] = self._ring(walk.name, walk.output, run_ahead + 1)
+        events = ((torch.cuda.Event(), torch.cuda.Event()) for _ in range(run_ahead + 1))
+        self._free = deque(Place(index, *pair) for index, pair in enumerate(events))
         self._in_flight: deque[InFlight] = deque()
+
+    def _ring(self, walk: str, output: Tensor, places: int) -> PinnedBuffer:
+        return PinnedBuffer(f"results.{walk}", tuple(output.shape), output.dtype, slots=places)
 
     def __len__(self) -> int:
         """Steps submitted and not waited for."""
         return len(self._in_flight)
 
-    def submit(self, batch: Batch, codes: Tensor) -> None:
-        """Queue the copy of codes [bucket, groups], which the compute stream is about to produce."""
-        place, done = self._free.popleft()
-        lease = self._buffer.lease(place)
-        compute, _, d2h = self._streams
+    def submit(self, batch: Batch, d2h: Executor) -> None:
+        """Queue the copy of what the compute stream is about to produce, and have the D2H thread read it."""
+        place = self._free.popleft()
+        compute, output = self._streams.compute, self._outputs.get(batch.walk)
+        lease = None
         with torch.cuda.stream(compute):
-            lease.device[: batch.size].copy_(codes[: batch.size])
-            self._computed.record(compute)
-        d2h.wait_event(self._computed)
-        with torch.cuda.stream(d2h):
-            lease.host[: batch.size].copy_(lease.device[: batch.size], non_blocking=True)
-            done.record(d2h)
-        self._in_flight.append(InFlight(place, batch, lease, done))
+            if output is not None:
+                lease = self.lease(batch.walk, place)
+                lease.device[: batch.size].copy_(output[: batch.size])
+            self.record_computed(place)
+        self._in_flight.append(InFlight(batch, place, d2h.submit(self.fetch, batch, place, lease)))
 
-    def wait_oldest(self) -> tuple[Batch, Frames]:
-        """Hold the host until the oldest step in flight is complete, then read its frames."""
-        place, batch, lease, done = self._in_flight.popleft()
-        done.synchronize()
-        frames = lease.host[: batch.size].tolist()
-        self._free.append((place, done))
-        return batch, frames
+    def lease(self, walk: str, place: Place) -> Lease:
+        """The place's share of the walk's result buffer."""
+        return self.buffers[walk].lease(place.index)
+
+    def record_computed(self, place: Place) -> None:
+        """The place's event covers all that the step has queued on the compute stream."""
+        place.computed.record(self._streams.compute)
+
+    def fetch(self, batch: Batch, place: Place, lease: Lease | None) -> Items:
+        """On the D2H thread: copy, wait, read. The wait is taken also when there is nothing to read."""
+        d2h = self._streams.d2h
+        with mark(step=batch.step, phase="results"), torch.cuda.stream(d2h):
+            d2h.wait_event(place.computed)
+            if lease is not None:
+                lease.host[: batch.size].copy_(lease.device[: batch.size], non_blocking=True)
+            place.done.record(d2h)
+            place.done.synchronize()
+            return [] if lease is None else self.read(lease.host[: batch.size])
+
+    def read(self, host: Tensor) -> Items:
+        """The items of the batch: host [B, groups] codes, or [B, samples] of audio."""
+        if host.dtype == torch.int64:
+            return [tuple(frame) for frame in host.tolist()]
+        return [samples.tobytes() for samples in host.numpy()]
+
+    def oldest(self) -> Batch:
+        """The step that will be waited for next."""
+        return self._in_flight[0].batch
+
+    def wait_oldest(self, gone: set[str]) -> Items:
+        """Hold the calling thread until the oldest step in flight is complete; `gone` read no more."""
+        _, place, items = self._in_flight.popleft()
+        out = items.result()
+        self._free.append(place)
+        return out

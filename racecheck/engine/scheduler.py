@@ -1,97 +1,138 @@
 """Which requests run in which step. Deterministic, and decided from host counters alone.
 
-The host plans ahead of the tokens, so nothing here may depend on them: a request's length is known when
-it arrives, and a step's last use of a row is known when the step is made.
+The host plans ahead of the tokens, so nothing here may depend on them: a request's stages are known when it
+arrives. A request's row and pages come free once the host has waited for the last step that used them.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from typing import NamedTuple
 
-from racecheck.engine.request import Batch, Entry, Request
-from racecheck.engine.spec import ModelSpec
+from racecheck.engine.request import Batch, Entry, Request, Shape, Stage
 
-# Prefills in a row while others wait to decode, and decodes in a row while others wait to join: two of
-# each, so that both kinds follow themselves and each other.
+# Steps of one walk in a row while another has work: two, so that walks follow themselves and each other.
 BURST = 2
 
 
-@dataclass
+class Limit(NamedTuple):
+    """The largest batch of a walk; `turns`: give consecutive steps different layouts."""
+
+    shape: Shape
+    turns: bool
+
+
+@dataclass(eq=False)
 class Running:
-    """A request that holds a device row; `length` positions of it are submitted."""
+    """A request that holds a device row, the stages it has still to go through, and its latest step."""
 
     request: Request
     row: int
-    length: int = 0
-
-    def entry(self, count: int) -> Entry:
-        """Its share of the next step: `count` further positions."""
-        start, self.length = self.length, self.length + count
-        return Entry(self.request, self.row, start, count, last=self.finished)
+    stages: deque[Stage]
+    submitted: int = 0
+    last_step: int = -1
 
     @property
-    def finished(self) -> bool:
-        """Every frame it wants is submitted; the prefill makes the first one."""
-        return self.length == self.request.prompt_tokens + self.request.new_tokens - 1
+    def over(self) -> bool:
+        """No further step will run for it: it has finished, or its client has hung up."""
+        return not self.stages or self.submitted == self.request.cancel_after
+
+    @property
+    def cancelled(self) -> bool:
+        """Nobody is left to read what its steps in flight compute."""
+        return bool(self.stages) and self.over
 
 
 class Scheduler:
-    """Serves `requests`; their arrivals count from `first_step`."""
+    """Serves requests as they arrive. `limits` are the walks, in the order in which they take turns."""
 
-    def __init__(
-        self, spec: ModelSpec, requests: Sequence[Request], *, prefill_limit: int, first_step: int
-    ) -> None:
-        self._waiting = deque(sorted(requests, key=lambda request: request.arrival))
-        self._running: list[Running] = []
-        self._free_rows = deque(range(1, 1 + spec.max_requests))
-        self._prefill_limit = prefill_limit
-        self._first_step = first_step
-        self._prefills = self._decodes = 0
+    def __init__(self, limits: Mapping[str, Limit], max_requests: int) -> None:
+        self._limits = limits
+        self._waiting: deque[tuple[Request, Sequence[Stage]]] = deque()
+        self.running: list[Running] = []
+        self._free_rows = deque(range(1, 1 + max_requests))
+        self._walks = deque(limits)
+        self._burst = 0
 
     @property
     def free_rows(self) -> tuple[int, ...]:
         """Rows that no request holds, in the order in which they will be given out."""
         return tuple(self._free_rows)
 
+    @property
+    def idle(self) -> bool:
+        """Is there nothing to run, now or when rows come free?"""
+        return not self._waiting and not self.running
+
+    def arrive(self, request: Request, stages: Iterable[Stage]) -> None:
+        """`request` waits for a row, to go through `stages`."""
+        self._waiting.append((request, tuple(stages)))
+
+    def waiting(self) -> Iterator[Request]:
+        """The requests that could get a row now, the first come first."""
+        while self._waiting and self._free_rows:
+            yield self._waiting[0][0]
+
+    def admit(self, skip: int) -> Running:
+        """Give a row to the first in line, whose first `skip` positions are cached already."""
+        request, stages = self._waiting.popleft()
+        walk, start, count = stages[0]
+        todo = deque((Stage(walk, start + skip, count - skip), *stages[1:]))
+        self.running.append(Running(request, self._free_rows.popleft(), todo))
+        return self.running[-1]
+
     def next_batch(self, step: int) -> Batch | None:
         """The batch of `step`; None when nothing can run until rows come free, or ever."""
-        joining = self._joining(step - self._first_step)
-        if joining and (not self._running or self._prefills < BURST):
-            return self._prefill(step, joining)
-        return self._decode(step) if self._running else None
-
-    def commit(self, batch: Batch) -> None:
-        """`batch` is complete and waited for: rows it used last are free."""
-        self._free_rows.extend(entry.row for entry in batch.entries if entry.last)
-
-    def _joining(self, step: int) -> int:
-        """How many waiting requests can join now. An idle engine moves to the next arrival at once."""
-        if self._waiting and not self._running:
-            step = max(step, self._waiting[0].arrival)
-        room = min(self._prefill_limit, len(self._free_rows))
-        return sum(request.arrival <= step for request in islice(self._waiting, room))
-
-    def _prefill(self, step: int, count: int) -> Batch:
-        self._prefills, self._decodes = self._prefills + 1, 0
-        joined = [Running(self._waiting.popleft(), self._free_rows.popleft()) for _ in range(count)]
-        entries = tuple(one.entry(one.request.prompt_tokens) for one in joined)
-        self._keep(self._running + joined)
-        return Batch(step, "prefill", entries)
-
-    def _decode(self, step: int) -> Batch:
-        self._decodes += 1
-        if self._decodes >= BURST:
-            self._prefills = 0
-        # Turning the order by one every step gives consecutive steps different layouts: running on
-        # another step's layout then shows in the tokens.
-        turn = step % len(self._running)
-        order = self._running[turn:] + self._running[:turn]
-        batch = Batch(step, "decode", tuple(one.entry(1) for one in order))
-        self._keep(self._running)
+        ready = {running.stages[0].walk for running in self.running if not running.over}
+        if not ready:
+            return None
+        if self._walks[0] not in ready or self._burst >= BURST:
+            self._burst = 0
+            self._walks.rotate(-1)
+            while self._walks[0] not in ready:
+                self._walks.rotate(-1)
+        self._burst += 1
+        chosen = self._choose(self._walks[0], step)
+        batch = _batch(step, self._walks[0], chosen)
+        for running in chosen:
+            running.stages.popleft()
+            running.submitted += 1
+            running.last_step = step
         return batch
 
-    def _keep(self, running: list[Running]) -> None:
-        self._running = [one for one in running if not one.finished]
+    def predict(self, batch: Batch) -> Batch | None:
+        """The step after `batch` if it is of the same walk again and nobody joins; None if none is."""
+        chosen = self._choose(batch.walk, batch.step + 1)
+        return _batch(batch.step + 1, batch.walk, chosen) if chosen else None
+
+    def commit(self, step: int) -> list[Running]:
+        """All steps up to `step` are waited for: returns those that are gone, whose rows are free again."""
+        gone = [running for running in self.running if running.over and running.last_step <= step]
+        self.running = [running for running in self.running if running not in gone]
+        self._free_rows.extend(running.row for running in gone)
+        return gone
+
+    def cancelled(self) -> set[str]:
+        """The requests whose clients have hung up."""
+        return {running.request.id for running in self.running if running.cancelled}
+
+    def _choose(self, walk: str, step: int) -> list[Running]:
+        """Who would run in a step of `walk`, in order, as many as its largest bucket holds."""
+        ready = [running for running in self.running if not running.over and running.stages[0].walk == walk]
+        shape, turns = self._limits[walk]
+        turn = step % len(ready) if ready and turns else 0
+        chosen: list[Running] = []
+        tokens = 0
+        for running in ready[turn:] + ready[:turn]:
+            tokens += running.stages[0].count
+            if not shape.holds(Shape(len(chosen) + 1, tokens)):
+                break
+            chosen.append(running)
+        return chosen
+
+
+def _batch(step: int, walk: str, chosen: Sequence[Running]) -> Batch:
+    entries = (Entry(r.request, r.row, r.stages[0].start, r.stages[0].count) for r in chosen)
+    return Batch(step, walk, tuple(entries))

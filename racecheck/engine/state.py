@@ -5,21 +5,22 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from racecheck.engine.request import Request
-from racecheck.engine.spec import ModelSpec
+from racecheck.engine.request import Batch, Request
+from racecheck.engine.resources import Extent
+from racecheck.staging import holds, wants
 
 
-class NextInput:
-    """Per-request rows: the text, indexed by position, and the latest frame.
+class History:
+    """Per-request rows: the text by position, the latest token or frame, and all of them by position.
 
     Only the compute stream touches them, so steps order themselves.
     """
 
-    def __init__(self, spec: ModelSpec) -> None:
-        rows = 1 + spec.max_requests
-        self._width = spec.max_length
-        self._text = torch.zeros(rows, self._width, dtype=torch.int64, device="cuda")
-        self._frame = torch.zeros(rows, spec.groups, dtype=torch.int64, device="cuda")
+    def __init__(self, extent: Extent, groups: int) -> None:
+        self._length = extent.length
+        self._text = torch.zeros(extent.rows, extent.length, dtype=torch.int64, device="cuda")
+        self._latest = torch.zeros(extent.rows, groups, dtype=torch.int64, device="cuda")
+        self.frames = torch.zeros(extent.rows, extent.length, groups, dtype=torch.int64, device="cuda")
 
     def admit(self, request: Request, row: int) -> None:
         """Copy the text into `row`, from a fresh pinned temporary.
@@ -27,18 +28,33 @@ class NextInput:
         PyTorch's pinned pool hands such a block out again only when the copy is done
         (CachingHostAllocator), so dropping it here is safe.
         """
-        text = [*request.text, *[0] * (self._width - len(request.text))]
+        text = [*request.text, *[0] * (self._length - len(request.text))]
         pinned = torch.tensor(text, dtype=torch.int64, pin_memory=True)
         self._text[row].copy_(pinned.to("cuda", non_blocking=True))
 
     def text(self, rows: Tensor, position: Tensor) -> Tensor:
         """The text token of each (row, position) pair: rows [T], position [T] -> int64 [T]."""
-        return self._text.view(-1).index_select(0, rows * self._width + position)
+        return self._text.view(-1).index_select(0, rows * self._length + position)
 
-    def frame(self, rows: Tensor) -> Tensor:
+    def latest(self, rows: Tensor) -> Tensor:
         """The latest frame of each row: rows [B] -> int64 [B, groups]."""
-        return self._frame.index_select(0, rows)
+        return self._latest.index_select(0, rows)
 
-    def store(self, rows: Tensor, frame: Tensor) -> None:
-        """Keep this step's frames [B, groups] for the next; padding lands in the dummy row."""
-        self._frame.index_copy_(0, rows, frame)
+    def store(self, rows: Tensor, position: Tensor, frame: Tensor) -> None:
+        """Keep the frames [B, groups] made at (row, position); padding lands in the dummy row."""
+        self._latest.index_copy_(0, rows, frame)
+        self.frames.index_put_((rows, position), frame)
+
+    # -- for racecheck: what lies where, in program order ---------------------------------------
+
+    def stored(self, batch: Batch, padding_row: int | None) -> None:
+        """The step `batch` has stored its frames, and padding, if there was any, its own in `padding_row`."""
+        for entry in batch.entries:
+            holds(self._latest[entry.row], f"frame {entry.end - 1} of {entry.id}")
+        if padding_row is not None:
+            holds(self._latest[padding_row], f"padding of {batch.name}")
+
+    def needed(self, batch: Batch) -> None:
+        """The step `batch` reads the frame before each of its positions."""
+        for entry in batch.entries:
+            wants(self._latest[entry.row], f"frame {entry.start - 1} of {entry.id}")

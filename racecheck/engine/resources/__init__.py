@@ -1,9 +1,10 @@
-"""What a step stages: KV pages, the attention schedule, positions, and samplers' gather indices."""
+"""What a step stages: KV pages, attention schedules, positions, ragged offsets, samplers' gather indices."""
 
 from racecheck.engine.resources.attention import Attention
-from racecheck.engine.resources.base import Resource
+from racecheck.engine.resources.base import EAGER, Extent, Resource
 from racecheck.engine.resources.kv import KV
 from racecheck.engine.resources.position import Position
+from racecheck.engine.resources.ragged import Ragged
 from racecheck.engine.resources.sampler import Sampler
 
-__all__ = ["KV", "Attention", "Position", "Resource", "Sampler"]
+__all__ = ["EAGER", "KV", "Attention", "Extent", "Position", "Ragged", "Resource", "Sampler"]

@@ -1,106 +1,132 @@
-"""The paged KV cache: pages, who holds them, and the two staged buffers that address them."""
+"""The paged KV cache: pages, who holds them, and the two staged buffers that address them.
+
+A request gets all the pages it will ever need when it joins, less those of a prefix that a running request
+has cached already: whole pages of equal tokens from the start are shared.
+"""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from racecheck.engine.request import Batch, Entry
-from racecheck.engine.resources.base import Layout, Resource, padded
-from racecheck.engine.spec import ModelSpec
-from racecheck.staging import PinnedBuffer
+from racecheck.engine.resources.base import Extent, Layout, Resource, padded
+from racecheck.engine.models.spec import StackSpec
 
 # Padding rows must write and read somewhere: page 0 belongs to no request.
 SINK_PAGE = 0
 
 
 class KV(Resource):
-    """Keys and values of the talker, head-major: `keys[layer]` and `values[layer]` [pages * K, page_size, D].
+    """Keys and values of a stack, head-major: `keys[layer]`, `values[layer]` [pages * K, page_size, D].
 
-    Stages `kv.page_table` [max_batch, pages_per_request] (row b: the pages of the batch's request b) and
-    `kv.write_slots` [max_tokens] (where head 0 of each packed token goes; head h lies h pages further).
+    Stages, as FlashInfer's plan takes them, `<name>.indices` (the pages of the batch's requests, one after
+    the other), `<name>.indptr` [requests + 1] (where each one's begin) and `<name>.write_slots` [tokens]
+    (where head 0 of each packed token goes; head h lies h pages further).
     """
 
-    def __init__(self, spec: ModelSpec, num_slots: int) -> None:
-        super().__init__("kv", num_slots)
-        self._spec = spec
-        self._page_table = self.stage(
-            PinnedBuffer(
-                f"{self.name}.page_table",
-                (spec.max_batch, spec.pages_per_request),
-                torch.int32,
-                slots=num_slots,
-            )
-        )
-        self._write_slots = self.stage(
-            PinnedBuffer(f"{self.name}.write_slots", (spec.max_tokens,), torch.int64, slots=num_slots)
-        )
-        pages = 1 + spec.max_requests * spec.pages_per_request
-        heads = spec.talker.kv_heads
-        shape = (pages * heads, spec.page_size, spec.talker.head_dim)
-        layers = range(spec.talker.layers)
-        self.keys = [torch.zeros(shape, dtype=spec.dtype, device="cuda") for _ in layers]
-        self.values = [torch.zeros(shape, dtype=spec.dtype, device="cuda") for _ in layers]
-        self._heads = torch.arange(heads, dtype=torch.int32, device="cuda")[:, None]  # [K, 1]
-        self._head_starts = spec.page_size * torch.arange(heads, device="cuda")  # [K]
-        self._free = deque(range(SINK_PAGE + 1, pages))
+    def __init__(
+        self, name: str, extent: Extent, stack: StackSpec, dtype: torch.dtype, page_size: int
+    ) -> None:
+        super().__init__(name)
+        self.page_size = page_size
+        self.width = -(-extent.length // page_size)  # pages of the longest request
+        self.num_pages = 1 + (extent.rows - 1) * self.width
+        self.heads = stack.kv_heads
+        self._extent = extent
+        self.allocate(stack, dtype)
+        self._page_index = torch.arange(self.width, dtype=torch.int32, device="cuda")  # [P]
+        self._heads = torch.arange(self.heads, dtype=torch.int32, device="cuda")[:, None]  # [K, 1]
+        self._head_starts = page_size * torch.arange(self.heads, device="cuda")  # [K]
+        self._free = deque(range(SINK_PAGE + 1, self.num_pages))
         self._pages: dict[str, list[int]] = {}
+        self._users: Counter[int] = Counter()
+        self._prefixes: dict[tuple[int, ...], int] = {}  # tokens from the start -> their last page
+
+    def build(self) -> None:
+        """Stage the page lists and the write slots."""
+        self._indices = self.stage("indices", (self.index_capacity(),), torch.int32)
+        self._indptr = self.stage("indptr", (self._extent.requests + 1,), torch.int32)
+        self._write_slots = self.stage("write_slots", (self._extent.tokens,), torch.int64)
+
+    def index_capacity(self) -> int:
+        """Entries of the page list: every request of a step may list all its pages, shared ones too."""
+        return self._extent.requests * self.width
+
+    def allocate(self, stack: StackSpec, dtype: torch.dtype) -> None:
+        """Make the cache itself."""
+        shape = (self.num_pages * self.heads, self.page_size, stack.head_dim)
+        self.keys = [torch.zeros(shape, dtype=dtype, device="cuda") for _ in range(stack.layers)]
+        self.values = [torch.zeros(shape, dtype=dtype, device="cuda") for _ in range(stack.layers)]
 
     @property
     def free_pages(self) -> int:
         """Pages that no request holds."""
         return len(self._free)
 
+    def reserve(self, request_id: str, prompt: Sequence[int], length: int) -> int | None:
+        """Pages for `length` positions; returns how many of them are cached, None if there is no room.
+
+        At least one token of the prompt is left to compute: its logits are needed.
+        """
+        shared = self._shared(prompt)
+        needed = -(-length // self.page_size) - len(shared)
+        if needed > len(self._free):
+            return None
+        pages = shared + [self._free.popleft() for _ in range(needed)]
+        self._pages[request_id] = pages
+        self._users.update(pages)
+        for at in range(len(shared), len(prompt) // self.page_size):
+            self._prefixes.setdefault(tuple(prompt[: (at + 1) * self.page_size]), pages[at])
+        return len(shared) * self.page_size
+
+    def release(self, request_id: str) -> None:
+        """Take back the pages of one request, unless others share them."""
+        pages = self._pages.pop(request_id, [])
+        self._users.subtract(pages)
+        free = {page for page in pages if not self._users[page]}
+        self._free.extend(page for page in pages if page in free)
+        self._prefixes = {prefix: page for prefix, page in self._prefixes.items() if page not in free}
+
+    def layout(self, batch: Batch) -> Layout:
+        """The pages of every request up to its last position, and where its new tokens go."""
+        indices, indptr = [], [0]
+        for entry in batch.entries:
+            indices += self._pages[entry.id][: -(-entry.end // self.page_size)]
+            indptr.append(len(indices))
+        slots = [self._slot(entry, position) for _, entry, position in batch.tokens()]
+        return (
+            padded(indices, self.index_capacity(), SINK_PAGE, torch.int32),
+            padded(indptr, self._extent.requests + 1, len(indices), torch.int32),
+            padded(slots, self._extent.tokens, 0, torch.int64),  # offset 0 of the sink
+        )
+
     def write_slots(self, slot: int, tokens: int) -> Tensor:
         """Where the step's tokens are written, by head: int64 [T, K] into [pages * K * page_size]."""
         return self._write_slots.device_view(slot)[:tokens, None] + self._head_starts
 
     def pages(self, slot: int, token_request: Tensor) -> Tensor:
-        """What each token reads, by head: token_request [T] -> int32 [T * K * pages_per_request]."""
-        table = self._page_table.device_view(slot).index_select(0, token_request)[:, None]  # [T, 1, P]
-        return torch.add(self._heads, table, alpha=self._spec.talker.kv_heads).view(-1)
+        """What each token reads, by head: token_request [T] -> int32 [T * K * P].
 
-    def layout(self, batch: Batch) -> Layout:
-        """Give every request the pages its new tokens need, then list tables and write slots."""
-        for entry in batch.entries:
-            self._grow(entry)
-        spec = self._spec
-        tables = [self._pages[entry.id] for entry in batch.entries]
-        tables += [[]] * (spec.max_batch - batch.size)
-        width = spec.pages_per_request
-        table = torch.stack([padded(pages, width, SINK_PAGE, torch.int32) for pages in tables])
-        slots = [self._slot(entry, position) for _, entry, position in batch.tokens()]
-        return table, padded(slots, spec.max_tokens, 0, torch.int64)  # offset 0 of the sink
+        Behind its own pages a row lists its neighbours', which the attention bias hides.
+        """
+        start = self._indptr.device_view(slot).index_select(0, token_request)  # [T]
+        at = (start[:, None] + self._page_index).clamp_(max=self.index_capacity() - 1)  # [T, P]
+        table = self._indices.device_view(slot).index_select(0, at.view(-1)).view(-1, 1, self.width)
+        return torch.add(self._heads, table, alpha=self.heads).view(-1)
 
-    def plan(self, step: int, slot: int) -> None:
-        """Stage the page table and the positions that new keys and values go to."""
-        with self.planning(step, slot) as (table, slots):
-            table_lease = self._page_table.lease(slot)
-            table_lease.write(table)
-            table_lease.copy()
-            slots_lease = self._write_slots.lease(slot)
-            slots_lease.write(slots)
-            slots_lease.copy()
-
-    def commit(self, step: int) -> Batch:
-        """Take back the pages of requests whose last step this was."""
-        batch = super().commit(step)
-        for entry in batch.entries:
-            if entry.last:
-                self.release(entry.id)
-        return batch
-
-    def release(self, request_id: str) -> None:
-        """Take back all pages of one request."""
-        self._free.extend(self._pages.pop(request_id, ()))
-
-    def _grow(self, entry: Entry) -> None:
-        pages = self._pages.setdefault(entry.id, [])
-        while len(pages) * self._spec.page_size < entry.end:
-            pages.append(self._free.popleft())
+    def _shared(self, prompt: Sequence[int]) -> list[int]:
+        pages = []
+        for end in range(self.page_size, len(prompt), self.page_size):
+            page = self._prefixes.get(tuple(prompt[:end]))
+            if page is None:
+                break
+            pages.append(page)
+        return pages
 
     def _slot(self, entry: Entry, position: int) -> int:
-        page, offset = divmod(position, self._spec.page_size)
-        return self._pages[entry.id][page] * self._spec.talker.kv_heads * self._spec.page_size + offset
+        page, offset = divmod(position, self.page_size)
+        return self._pages[entry.id][page] * self.heads * self.page_size + offset

@@ -1,4 +1,4 @@
-"""Position ids of the packed tokens."""
+"""Where the packed tokens stand: position, and device row."""
 
 from __future__ import annotations
 
@@ -6,31 +6,34 @@ import torch
 from torch import Tensor
 
 from racecheck.engine.request import Batch
-from racecheck.engine.resources.base import Layout, Resource, padded
-from racecheck.engine.spec import ModelSpec
-from racecheck.staging import PinnedBuffer
+from racecheck.engine.resources.base import Extent, Layout, Resource, padded
+
+# Padding belongs to row 0, which no request gets.
+DUMMY_ROW = 0
 
 
 class Position(Resource):
-    """Stages `position.ids`, int64 [max_tokens]; padding tokens stand at position 0."""
+    """Stages `<name>.ids`, int64 [2, tokens]: positions, then rows; padding is position 0 of the dummy row."""
 
-    def __init__(self, spec: ModelSpec, num_slots: int) -> None:
-        super().__init__("position", num_slots)
-        self._size = spec.max_tokens
-        self._ids = self.stage(PinnedBuffer(f"{self.name}.ids", (self._size,), torch.int64, slots=num_slots))
+    def __init__(self, name: str, extent: Extent) -> None:
+        super().__init__(name)
+        self._size = extent.tokens
+
+    def build(self) -> None:
+        """Stage the ids."""
+        self._ids = self.stage("ids", (2, self._size), torch.int64)
 
     def layout(self, batch: Batch) -> Layout:
-        """One position a packed token."""
-        positions = [position for _, _, position in batch.tokens()]
-        return (padded(positions, self._size, 0, torch.int64),)
-
-    def plan(self, step: int, slot: int) -> None:
-        """Stage the position ids."""
-        with self.planning(step, slot) as (positions,):
-            lease = self._ids.lease(slot)
-            lease.write(positions)
-            lease.copy()
+        """One position and one row a packed token."""
+        packed = list(batch.tokens())
+        positions = padded([position for _, _, position in packed], self._size, 0, torch.int64)
+        rows = padded([entry.row for _, entry, _ in packed], self._size, DUMMY_ROW, torch.int64)
+        return (torch.stack((positions, rows)),)
 
     def ids(self, slot: int, tokens: int) -> Tensor:
         """The step's positions on the device, int64 [T]."""
-        return self._ids.device_view(slot)[:tokens]
+        return self._ids.device_view(slot)[0, :tokens]
+
+    def rows(self, slot: int, tokens: int) -> Tensor:
+        """The device row of each packed token, int64 [T]."""
+        return self._ids.device_view(slot)[1, :tokens]

@@ -1,37 +1,76 @@
-"""The eager runner: kernels launched one by one, for shapes too varied to capture."""
+"""The eager runners: kernels launched one by one, for shapes too varied to capture."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 
-from racecheck.engine.request import Batch
-from racecheck.engine.runners.base import Runner
+from racecheck.engine.request import Batch, Shape
+from racecheck.engine.resources import EAGER
+from racecheck.engine.runners.base import Runner, shape_of
 
 
 @dataclass(kw_only=True, eq=False)
 class EagerRunner(Runner):
-    """Runs `body(batch, turn, slot)`, planned inline: the copies are queued ahead of it on its stream.
+    """The whole batch at once, planned inline: the copies are queued ahead of it on its stream."""
 
-    `regions` are the runners of the captured regions that `body` calls.
-    """
-
-    regions: Sequence[Runner]
-    body: Callable[[Batch, int, int], None]
-
-    def check(self, batch_size: int) -> None:
-        """Any shape runs eagerly, but the regions inside are captured."""
-        for region in self.regions:
-            region.check(batch_size)
+    kind: str = "eager"
 
     def plan(self, batch: Batch, turn: int) -> None:
-        """Plan the outer resources on the compute stream."""
+        """Plan on the compute stream."""
         with torch.cuda.stream(self.streams.compute):
-            self.plan_each(self.resources, batch.step, self.slot(turn))
+            self.plan_each(self.walk.resources, batch.step, EAGER, self.slot(turn))
 
-    def launch(self, batch: Batch, turn: int) -> None:
+    def launch(self, batch: Batch, turn: int) -> Shape:
         """Queue the whole forward."""
+        slot, shape = self.slot(turn), shape_of(batch)
+        self.expect(self.walk.resources, batch.step, EAGER, slot)
         with torch.cuda.stream(self.streams.compute):
-            self.body(batch, turn, self.slot(turn))
+            self.walk.region(shape, EAGER, slot, *self.walk.outer(shape, EAGER, slot))
+        return shape
+
+
+@dataclass(kw_only=True, eq=False)
+class PerRequestRunner(Runner):
+    """One request at a time, for forwards that cannot be batched. All of them use the step's one slot.
+
+    The layouts of a step follow one another in it, so each waits until the copies before it are done.
+    """
+
+    kind: str = "eager"
+
+    def plan(self, batch: Batch, turn: int) -> None:
+        """Nothing: every request is planned when its turn comes."""
+
+    def launch(self, batch: Batch, turn: int) -> Shape:
+        """Plan and queue one request after the other, and gather their results."""
+        slot, output = self.slot(turn), self.walk.output
+        rows = []
+        for index, entry in enumerate(batch.entries):
+            if index:
+                self.fence(slot)
+            self._launch_one(Batch(batch.step, batch.walk, (entry,)), slot)
+            if output is not None:
+                with torch.cuda.stream(self.streams.compute):
+                    rows.append(output[:1].clone())
+        for resource in self.walk.resources:
+            resource.declare_step(batch)  # what the step as a whole declared
+        if output is not None:
+            with torch.cuda.stream(self.streams.compute):
+                output[: batch.size].copy_(torch.cat(rows))
+        return shape_of(batch)
+
+    def fence(self, slot: int) -> None:
+        """Hold the host until the slot may be planned again within one step."""
+        for resource in self.walk.resources:
+            resource.fence(EAGER, slot)
+
+    def _launch_one(self, batch: Batch, slot: int) -> None:
+        shape, resources = shape_of(batch), self.walk.resources
+        for resource in resources:
+            resource.declare_step(batch)
+        with torch.cuda.stream(self.streams.compute):
+            self.plan_each(resources, batch.step, EAGER, slot)
+            self.expect(resources, batch.step, EAGER, slot)
+            self.walk.region(shape, EAGER, slot, *self.walk.outer(shape, EAGER, slot))
