@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from racecheck.errors import Inconclusive, RaceFound
     from racecheck.judge import Audit, audit
-    from racecheck.staging import Lease, PinnedBuffer, delays, host_delay
+    from racecheck.staging import Lease, PinnedBuffer, delays, holds, host_delay, wants
     from racecheck.trace import mark
     from racecheck.virtual import virtual_cuda
 
@@ -27,9 +27,11 @@ _HOMES = {
     "PinnedBuffer": "racecheck.staging",
     "RaceFound": "racecheck.errors",
     "delays": "racecheck.staging",
+    "holds": "racecheck.staging",
     "host_delay": "racecheck.staging",
     "mark": "racecheck.trace",
     "virtual_cuda": "racecheck.virtual",
+    "wants": "racecheck.staging",
 }
 
 __all__ = [
@@ -40,9 +42,11 @@ __all__ = [
     "RaceFound",
     "audit",
     "delays",
+    "holds",
     "host_delay",
     "mark",
     "virtual_cuda",
+    "wants",
 ]
 
 

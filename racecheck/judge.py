@@ -55,7 +55,10 @@ class Audit:
 
     @property
     def findings(self) -> list[Finding]:
-        """One finding a race, in the order they were met, with a repair where one was checked."""
+        """Races, each with a repair where one was checked, then stale operands, then a hang.
+
+        Each kind is in the order in which it was met.
+        """
         if not self._repaired and len(self.trace) < KEPT_RECORDS:
             self._repaired = True
             for finding in self._detector.findings:
@@ -110,8 +113,6 @@ class Audit:
         from racecheck.report.text import describe_finding
 
         findings = self.findings
-        if not findings:
-            return "ranks issue different collectives\n"
         title, rest = describe_finding(findings[0], width).split("\n", 1)
         more = f" (1 of {len(findings)} findings)" if len(findings) > 1 else ""
         stories = [f"{title}{more}\n{rest}", *(describe_finding(finding, width) for finding in findings[1:])]

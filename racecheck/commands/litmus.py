@@ -77,8 +77,6 @@ def _show(judged: list[Judgement], explain: bool) -> None:
         if explain:
             for finding in advised(each):
                 print("  " + describe_finding(finding).rstrip().replace("\n", "\n  "))
-            if each.diverged is not None:
-                print("  " + describe_divergence(each.diverged))
     agree = sum(each.agrees for each in judged)
     print(f"\n{agree} of {len(judged)} {'program agrees' if len(judged) == 1 else 'programs agree'}")
 

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from racecheck.commands.litmus import describe_divergence
 from racecheck.commands.paths import typed_path
 from racecheck.detect import Detector
 from racecheck.detect.advice import advise
@@ -65,9 +64,6 @@ def check(
     else:
         for finding in detector.findings:
             print(describe_finding(finding))
-        diverged = detector.diverged()
-        if verdict == "hang" and diverged is not None:
-            print(describe_divergence(diverged))
         print(f"verdict: {verdict}; {len(trace)} records, rewrites checked: {detector.evidence.rewrites}")
     return 2 if damage else _CODES.get(verdict, 1)
 

@@ -30,13 +30,25 @@ class Moment(NamedTuple):
 class Chain:
     """One totally ordered line of action and what it has seen of the others."""
 
-    __slots__ = ("blocking", "clock", "index", "is_stream", "merged", "name", "seen", "version", "via")
+    __slots__ = (
+        "blocking",
+        "clock",
+        "index",
+        "is_stream",
+        "last",
+        "merged",
+        "name",
+        "seen",
+        "version",
+        "via",
+    )
 
     def __init__(self, name: str, index: int, *, is_stream: bool, blocking: bool = False) -> None:
         self.name = name
         self.index = index
         self.is_stream = is_stream
         self.blocking = blocking  # of a stream: ordered with the legacy default stream
+        self.last: Record | None = None  # of a stream: the latest work issued to it
         self.clock = 0  # how many actions that touch memory this chain has made
         self.seen: list[int] = []  # clock of the latest action seen, by chain index
         self.version = 0  # changes whenever `clock` or `seen` does

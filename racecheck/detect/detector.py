@@ -11,10 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 from racecheck.detect.clocks import Chain, Moment
+from racecheck.detect.collectives import Collectives
 from racecheck.detect.evidence import Evidence
-from racecheck.detect.finding import Finding, Side, describe_owner
+from racecheck.detect.finding import Finding
+from racecheck.detect.operands import Mismatch, Operands
 from racecheck.detect.ordering import Ordering
 from racecheck.detect.shadow import Access, Object, Segment, Shadow
+from racecheck.detect.stalls import Stalls
+from racecheck.detect.stories import race_finding, stale_finding
 from racecheck.trace import records as r
 
 #: How many occurrences of one finding keep their accesses, for checking a repair.
@@ -28,21 +32,26 @@ class Detector:
 
     def __init__(self) -> None:
         self.evidence = Evidence()
-        self.findings: list[Finding] = []
+        self._found: dict[str, list[Finding]] = {"race": [], "stale": []}
         self._by_pair: dict[tuple[object, ...], Finding] = {}
         self._alike: dict[str, int] = {}  # base fingerprint -> findings that have it
         self._shadow = Shadow()
-        self._ordering = Ordering(self._access)
+        self._ordering = Ordering(self._access, lambda record: self._stalls.blocked(record))
+        self._stalls = Stalls(self._ordering, self.evidence)
         self._prune_at = PRUNE_AT
         self._tainted: Moment | None = None  # the latest operation that read tainted bytes
-        self._collectives: dict[int, list[str]] = {}
+        self._collectives = Collectives()
         self._handlers: dict[type, Callable[[Any], None]] = {
             **self._ordering.handlers,
             r.Alloc: self._alloc,
             r.Free: self._free,
-            r.Collective: self._collective,
-            r.Stale: self._stale,
+            r.Collective: self._collectives.feed,
+            r.Stale: self._stale_record,
+            r.Label: self._first_operand,
+            r.Want: self._first_operand,
         }
+        for kind, handler in self._stalls.handlers.items():
+            self._handlers[kind] = _both(handler, self._handlers[kind])
 
     def feed(self, record: r.Record) -> None:
         """Account for the next record of the trace."""
@@ -51,11 +60,16 @@ class Detector:
             handler(record)
 
     @property
+    def findings(self) -> list[Finding]:
+        """Races, then stale operands, each in the order they were met, then the hang."""
+        hang = self._collectives.finding()
+        return [*self._found["race"], *self._found["stale"], *([] if hang is None else [hang])]
+
+    @property
     def verdict(self) -> str:
         """`race`, `stale`, `hang`, `clean` or `inconclusive`, the first that applies in this order."""
-        kinds = {finding.kind for finding in self.findings}
-        for kind in ("race", "stale"):
-            if kind in kinds:
+        for kind, found in self._found.items():
+            if found:
                 return kind
         if self.diverged() is not None:
             return "hang"
@@ -63,12 +77,7 @@ class Detector:
 
     def diverged(self) -> tuple[int, dict[int, str | None]] | None:
         """First position at which ranks issue different collectives: (position, name by rank)."""
-        ranks = self._collectives
-        for position in range(max((len(calls) for calls in ranks.values()), default=0)):
-            names = {k: c[position] if position < len(c) else None for k, c in ranks.items()}
-            if len(set(names.values())) > 1:
-                return position, names
-        return None
+        return self._collectives.diverged()
 
     # -- records the ordering does not know ----------------------------------------------------
 
@@ -103,28 +112,31 @@ class Detector:
         self._shadow.drop(settled)
         self._prune_at = max(PRUNE_AT, 2 * len(self._shadow))
 
-    def _collective(self, record: r.Collective) -> None:
-        self._collectives.setdefault(record.rank, []).append(record.name)
+    # -- operands ------------------------------------------------------------------------------
 
-    def _stale(self, record: r.Stale) -> None:
-        owner = self._shadow.object_at(record.span[0])
-        name, slot, offset, where = describe_owner(owner, record.span)
-        reader = Side("consumer", "consumer", record.loc, f"thread {record.thread}", record.mark, False)
-        write = self._shadow.cover(record.span)[0].write
-        writer = reader
-        if write is not None:  # whoever left what the consumer finds
-            writer = Side.of(write, self._ordering.chain(write.moment.chain).name)
-        missing = f"the consumer needs {record.wanted} and finds {record.found}"
-        limit = owner.span[1] - owner.span[0] if owner else 0
-        key = ("stale", record.loc, name, record.wanted)
-        known = self._by_pair.get(key)
-        if known is not None:
-            known.count += 1
-            return
-        finding = Finding(
-            "stale", name, slot, record.span, offset, writer, reader, where, missing, limit=limit
+    def _first_operand(self, record: r.Label | r.Want) -> None:
+        """From the first label or want on, everything that writes is followed; before, it costs nothing."""
+        operands = Operands(self._stale, self._ordering.graphs.__getitem__)
+        for kind, handler in operands.handlers.items():
+            known = self._handlers[kind] if kind not in (r.Label, r.Want) else None
+            self._handlers[kind] = handler if known is None else _both(known, handler)
+        self.feed(record)
+
+    def _stale_record(self, record: r.Stale) -> None:
+        want = r.Want(
+            thread=record.thread, loc=record.loc, mark=record.mark, span=record.span, value=record.wanted
         )
-        self._by_pair[key] = self._keep(finding)
+        self._stale(Mismatch(want, record.span, None, record.found))
+
+    def _stale(self, mismatch: Mismatch) -> None:
+        finding = stale_finding(mismatch, self._shadow, self._name)
+        key = ("stale", finding.buffer, finding.second.loc, finding.first.role, finding.first.loc)
+        known = self._by_pair.get(key)
+        if known is None:
+            self._by_pair[key] = self._keep(finding)
+        else:
+            known.count += 1
+            known.widen(finding.span)
 
     # -- accesses ------------------------------------------------------------------------------
 
@@ -183,27 +195,29 @@ class Detector:
         )
         known = self._by_pair.get(key)
         if known is None:
-            known = self._by_pair[key] = self._new_race(segment, prior, access, certain)
+            known = self._by_pair[key] = self._keep(
+                race_finding(segment, prior, access, self._name, certain=certain)
+            )
         else:
             known.count += known.pairs[-1][1].record is not access.record
             known.widen((segment.lo, segment.hi))
         if len(known.pairs) < KEPT_PAIRS:
             known.pairs.append((prior, access))
 
-    def _new_race(self, segment: Segment, prior: Access, access: Access, certain: bool) -> Finding:
-        span = (segment.lo, segment.hi)
-        name, slot, offset, where = describe_owner(segment.object, span)
-        first = Side.of(prior, self._ordering.chain(prior.moment.chain).name)
-        second = Side.of(access, self._ordering.chain(access.moment.chain).name)
-        missing = f"nothing orders the {first.what} before the {second.what}"
-        limit = segment.object.span[1] - segment.object.span[0] if segment.object else 0
-        return self._keep(
-            Finding("race", name, slot, span, offset, first, second, where, missing, certain, limit=limit)
-        )
+    def _name(self, chain: int) -> str:
+        return self._ordering.chain(chain).name
 
     def _keep(self, finding: Finding) -> Finding:
         """A new finding: other lines, or another buffer. Its like are told apart by an ordinal."""
         base = finding.base_fingerprint
         finding.ordinal = self._alike[base] = self._alike.get(base, 0) + 1
-        self.findings.append(finding)
+        self._found[finding.kind].append(finding)
         return finding
+
+
+def _both(first: Callable[[Any], None], then: Callable[[Any], None]) -> Callable[[Any], None]:
+    def both(record: r.Record) -> None:
+        first(record)
+        then(record)
+
+    return both

@@ -27,6 +27,28 @@ class BufferEvidence:
     ordered_by: Counter[str] = field(default_factory=Counter)
 
 
+@dataclass
+class Stall:
+    """A line whose wait held the host for device work of its own step, before anything of a later one."""
+
+    what: str
+    loc: r.Loc
+    waited_for: str
+    waited_loc: r.Loc
+    count: int = 0
+    back: int = 0  # 0: its own work; else at closest the so-many-th last from that line
+    buffers: set[str] = field(default_factory=set)  # whose rewrite the wait allowed
+    record: r.Record | None = field(default=None, repr=False, compare=False)  # the latest occurrence
+
+    def __str__(self) -> str:
+        times = f"{self.count} time{'s' if self.count != 1 else ''}"
+        noun = {"copy": "copies", "replay": "replays"}.get(self.waited_for.split()[-1], "kernels")
+        far = f" {self.back} {noun} back" if self.back > 1 else ""
+        what = f"the {self.waited_for} at {self.waited_loc}{far}" if self.back else "the call's own work"
+        allows = f"; it allows rewriting {', '.join(sorted(self.buffers))}" if self.buffers else ""
+        return f"{self.what} at {self.loc}, {times}: waits for {what}, of the same step{allows}"
+
+
 class Evidence:
     """Figures of a whole run, by logical buffer name."""
 
@@ -34,6 +56,7 @@ class Evidence:
         self.buffers: dict[str, BufferEvidence] = {}
         self.device_rewrites = 0  # device memory that one stream wrote after another chain had used it
         self.staging_used = False  # did device work ever touch host memory?
+        self.stalls: dict[tuple[str, r.Loc, r.Loc], Stall] = {}  # by what waits where, and for which line
         self._last_use: dict[str, dict[int, Access]] = {}  # buffer -> first byte -> latest device read
         self._counted: dict[str, Access] = {}  # buffer -> the access counted last, as it may span ranges
 
@@ -90,6 +113,9 @@ class Evidence:
             for use in self._last_use.get(owner.group, {}).values()
         ):
             entry.open_windows += 1
+        for stall in self.stalls.values():
+            if any(cause is stall.record for cause in causes):
+                stall.buffers.add(owner.group)
         for prior, cause in zip(priors, causes, strict=True):
             if chain.has_seen(prior.moment.chain, prior.moment.clock):
                 entry.ordered_by[_describe(cause)] += 1

@@ -1,4 +1,4 @@
-"""What the detector found: the two accesses, what they touched, and what would have ordered them."""
+"""What the detector found: the two sides, what they touched, and what is wrong between them."""
 
 from __future__ import annotations
 
@@ -68,9 +68,12 @@ class Finding:
     `certain` is false for a race on bytes an earlier race had already touched or flowed into: it may be
     that race's consequence. `reasons` say why the waits that are there do not order the two accesses.
     `repairs` were checked, cheapest first: with any of them the detector no longer finds this race.
+
+    A stale operand has in `first` who wrote what the consumer, `second`, finds. A hang has the calls of two
+    ranks at `position`, and in `reasons` those of all ranks; no bytes belong to it.
     """
 
-    kind: str  # "race" or "stale"
+    kind: str  # "race", "stale" or "hang"
     buffer: str
     slot: int | None
     span: Span
@@ -84,6 +87,7 @@ class Finding:
     reasons: list[str] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
     limit: int = 0  # bytes of the object
+    position: int | None = None  # of a hang: the how-many-th collective, from 1
     ordinal: int = 1  # among findings that differ in their lines only
     pairs: list[tuple[Access, Access]] = field(default_factory=list, repr=False)
 

@@ -43,6 +43,8 @@ def focus(trace: Iterable[r.Record], finding: Finding) -> list[r.Record]:
                 pass
             case r.Alloc(span=span, guarded=False) | r.Free(span=span) if not touches((span,)):
                 pass
+            case r.Label() | r.Want() | r.Stale() | r.Collective():
+                pass  # they order nothing
             case _:
                 kept.append(record)
     return kept

@@ -23,18 +23,22 @@ Visit = Callable[[Chain, Access, tuple[r.Span, ...]], None]
 
 
 class Ordering:
-    """Chains, event generations and graphs; calls `visit(chain, access, spans)` for every access."""
+    """Chains, event generations and graphs.
 
-    def __init__(self, visit: Visit) -> None:
+    Calls `visit(chain, access, spans)` for every access, `blocked(record)` for work that the host waited for.
+    """
+
+    def __init__(self, visit: Visit, blocked: Callable[[r.DeviceOp], None]) -> None:
         self._visit = visit
+        self._blocked = blocked
         self._chains: list[Chain] = []
         self._threads: dict[str, Chain] = {}
-        self._streams: dict[Hashable, Chain] = {}
+        self.streams: dict[Hashable, Chain] = {}
         self._unordered: dict[int, Chain] = {}  # stream index -> its reads that follow only the call
         self._blocking: list[Chain] = []
         self._events: dict[Hashable, tuple[Moment, r.EventRecord]] = {}
         self._signals: dict[Hashable, Moment] = {}
-        self._graphs: dict[Hashable, tuple[r.Node, ...]] = {}
+        self.graphs: dict[Hashable, tuple[r.Node, ...]] = {}
         self.handlers: dict[type, Callable[[Any], None]] = {
             r.HostAccess: self._host_access_record,
             r.DeviceOp: self._device_op,
@@ -63,7 +67,7 @@ class Ordering:
 
     def acquire(self, thread: str, moments: Iterable[Moment], cause: r.Record) -> None:
         """`thread` continues after all of `moments`."""
-        chain = self._thread(thread)
+        chain = self.thread(thread)
         for moment in moments:
             chain.join_moment(moment, cause)
 
@@ -75,7 +79,7 @@ class Ordering:
         node: r.Node | None = None,
     ) -> None:
         """The record's own thread touches memory now."""
-        chain = self._thread(record.thread)
+        chain = self.thread(record.thread)
         chain.act()
         self._touch(chain, chain.moment(), record, node, reads, writes)
 
@@ -89,8 +93,10 @@ class Ordering:
     ) -> Chain:
         """The record issues work that touches memory when `stream` gets there."""
         chain = self._command(record, stream)
-        if node is not None and node.any_reads:
-            self._read_at_any_time(record, chain, node)
+        if node is not None:
+            chain.last = record
+            if node.any_reads:
+                self._read_at_any_time(record, chain, node)
         chain.act()
         self._touch(chain, chain.moment(), record, node, reads, writes)
         return chain
@@ -106,16 +112,17 @@ class Ordering:
             self.host_access(record, node.call_reads, (), node)
         stream = self.work(record, record.stream, node, node.reads, node.writes)
         if record.blocking:
-            self._thread(record.thread).join(stream, record)
+            self._blocked(record)
+            self.thread(record.thread).join(stream, record)
 
     def _replay(self, record: r.Replay) -> None:
         try:
-            nodes = self._graphs[record.graph]
+            nodes = self.graphs[record.graph]
         except KeyError:
             raise TraceError(
                 f"{record.loc}: replay of graph {record.graph!r}, which was never captured"
             ) from None
-        thread = self._thread(record.thread)
+        thread = self.thread(record.thread)
         waited = []
         for node in nodes:  # the launch reads pageable sources before anything runs (seen on an H200)
             if node.call_reads:
@@ -128,10 +135,10 @@ class Ordering:
             thread.join_moment(moment, record)
 
     def _capture(self, record: r.Capture) -> None:
-        self._graphs[record.graph] = record.nodes
+        self.graphs[record.graph] = record.nodes
 
     def _stream_declare(self, record: r.StreamDeclare) -> None:
-        chain = self._stream(record.stream)
+        chain = self.stream(record.stream)
         if record.blocking and not chain.blocking and record.stream != LEGACY:
             chain.blocking = True
             self._blocking.append(chain)
@@ -151,27 +158,27 @@ class Ordering:
     def _acquire(self, record: r.Acquire) -> None:
         if not record.done:
             return
-        thread = self._thread(record.thread)
+        thread = self.thread(record.thread)
         if record.scope == "event":
             generation = self._events.get(record.target)
             if generation is not None:
                 thread.join_moment(generation[0], record)
         elif record.scope == "device":
-            for chain in self._streams.values():
+            for chain in self.streams.values():
                 thread.join(chain, record)
         else:
-            thread.join(self._stream(record.target), record)
+            thread.join(self.stream(record.target), record)
             if record.target == LEGACY:
                 for chain in self._blocking:
                     thread.join(chain, record)
 
     def _signal(self, record: r.Signal) -> None:
-        self._signals[record.name] = self._thread(record.thread).moment()
+        self._signals[record.name] = self.thread(record.thread).moment()
 
     def _await(self, record: r.Await) -> None:
         moment = self._signals.get(record.name)
         if moment is not None:
-            self._thread(record.thread).join_moment(moment, record)
+            self.thread(record.thread).join_moment(moment, record)
 
     # -- chains --------------------------------------------------------------------------------
 
@@ -180,27 +187,29 @@ class Ordering:
         self._chains.append(chain)
         return chain
 
-    def _thread(self, name: str) -> Chain:
+    def thread(self, name: str) -> Chain:
+        """The chain of the host thread `name`."""
         chain = self._threads.get(name)
         if chain is None:
             chain = self._threads[name] = self._new(name, is_stream=False)
         return chain
 
-    def _stream(self, key: Hashable) -> Chain:
-        chain = self._streams.get(key)
+    def stream(self, key: Hashable) -> Chain:
+        """The chain of the stream `key`."""
+        chain = self.streams.get(key)
         if chain is None:
-            chain = self._streams[key] = self._new(str(key), is_stream=True)
+            chain = self.streams[key] = self._new(str(key), is_stream=True)
         return chain
 
     def _command(self, record: r.Record, stream: Hashable) -> Chain:
         """Issue a command: it follows the call, and the legacy stream's rules hold for it."""
-        chain = self._stream(stream)
-        chain.join(self._thread(record.thread))
+        chain = self.stream(stream)
+        chain.join(self.thread(record.thread))
         if stream == LEGACY:
             for other in self._blocking:
                 chain.join(other, record)
         elif chain.blocking:
-            chain.join(self._stream(LEGACY), record)
+            chain.join(self.stream(LEGACY), record)
         return chain
 
     def _read_at_any_time(self, record: r.Record, stream: Chain, node: r.Node) -> None:
@@ -208,7 +217,7 @@ class Ordering:
         reader = self._unordered.get(stream.index)
         if reader is None:
             reader = self._unordered[stream.index] = self._new(stream.name, is_stream=True)
-        call = self._thread(record.thread).moment()
+        call = self.thread(record.thread).moment()
         seen = call.seen + [0] * (call.chain + 1 - len(call.seen))
         seen[call.chain] = call.clock
         reader.seen = seen

@@ -44,7 +44,7 @@ def _races(trace: Iterable[r.Record]) -> set[tuple[str, r.Loc, r.Loc]]:
     detector = Detector()
     for record in trace:
         detector.feed(record)
-    return {finding.identity for finding in detector.findings}
+    return {finding.identity for finding in detector.findings if finding.kind == "race"}
 
 
 def _candidates(trace: Sequence[r.Record], finding: Finding) -> Iterator[tuple[str, str, Edit]]:

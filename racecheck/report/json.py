@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
-from racecheck.detect.evidence import BufferEvidence, Evidence
+from racecheck.detect.evidence import BufferEvidence, Evidence, Stall
 from racecheck.detect.finding import Finding, Side
 from racecheck.report.result import Report, Row
 from racecheck.trace.records import Loc
@@ -79,6 +79,7 @@ def finding_dict(finding: Finding) -> dict[str, Any]:
     """One finding as plain data."""
     return {
         "kind": finding.kind,
+        "position": finding.position,
         "rule": finding.rule,
         "fingerprint": finding.fingerprint,
         "buffer": finding.buffer,
@@ -122,6 +123,19 @@ def evidence_dict(evidence: Evidence) -> dict[str, Any]:
         "rewrites": evidence.rewrites,
         "open_windows": sum(buffer.open_windows for buffer in evidence.buffers.values()),
         "buffers": {name: _buffer(evidence.buffers[name]) for name in sorted(evidence.buffers)},
+        "stalls": [_stall(evidence.stalls[key]) for key in sorted(evidence.stalls)],
+    }
+
+
+def _stall(stall: Stall) -> dict[str, Any]:
+    return {
+        "what": stall.what,
+        "location": _location(stall.loc),
+        "count": stall.count,
+        "waits_for": stall.waited_for,
+        "issued_at": _location(stall.waited_loc),
+        "calls_back": stall.back,
+        "allows_rewriting": sorted(stall.buffers),
     }
 
 
@@ -145,4 +159,9 @@ def _sum(parts: Iterable[Evidence]) -> Evidence:
             into.staged += buffer.staged
             into.slots |= buffer.slots
             into.ordered_by += buffer.ordered_by
+        for key, stall in part.stalls.items():
+            known = total.stalls.setdefault(key, replace(stall, count=0, buffers=set(), record=None))
+            known.count += stall.count
+            known.back = min(known.back, stall.back)
+            known.buffers |= stall.buffers
     return total

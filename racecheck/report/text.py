@@ -174,10 +174,11 @@ def _finding(finding: Finding, others: list[str]) -> Table:
     grid.add_column(overflow="fold")
     where = "all of it" if finding.offset == (0, finding.limit) else f"bytes {lo} to {hi}"
     what = f" {where}, {_count(finding.count, 'time')}, {sure}"
-    grid.add_row("buffer", Text.assemble((f"{finding.buffer}{slot}", "bold"), what))
+    if finding.position is None:
+        grid.add_row("buffer", Text.assemble((f"{finding.buffer}{slot}", "bold"), what))
     grid.add_row("first", _side(finding.first))
     grid.add_row("second", _side(finding.second))
-    grid.add_row("missing", finding.missing)
+    grid.add_row("missing" if finding.kind == "race" else "wrong", finding.missing)
     for reason in finding.reasons:
         grid.add_row("because", reason)
     if finding.kind == "race":
@@ -219,6 +220,7 @@ def _orderings(evidence: Evidence) -> Iterator[Text]:
         reasons += buffer.ordered_by
     yield _checked(evidence)
     yield Text(f"ordered by {_ranked(reasons)}")
+    yield from _stalls(evidence)
 
 
 def _certificate(evidence: Evidence) -> Iterator[RenderableType]:
@@ -229,6 +231,12 @@ def _certificate(evidence: Evidence) -> Iterator[RenderableType]:
         yield Text.assemble((name, "bold"), figures)
         if buffer.ordered_by:
             yield _indent(Text(_ranked(buffer.ordered_by)))
+    yield from _stalls(evidence)
+
+
+def _stalls(evidence: Evidence) -> Iterator[Text]:
+    for stall in sorted(evidence.stalls.values(), key=lambda stall: (-stall.count, stall.loc)):
+        yield Text(f"stall: {stall}", "yellow")
 
 
 def _checked(evidence: Evidence) -> Text:

@@ -19,6 +19,7 @@ import numpy
 import torch
 
 from racecheck.errors import LeaseError
+from racecheck.staging import operands
 from racecheck.staging.delays import host_delay
 from racecheck.trace import caller, register, registered, thread_name
 from racecheck.trace.records import Alloc
@@ -81,6 +82,10 @@ class PinnedBuffer:
         """The device twin of `slot`: the address a captured graph may bake in."""
         return self._device[slot]
 
+    def wants(self, slot: int, value: str) -> None:
+        """Say that the work issued next reads the device twin of `slot` and needs `value` in all of it."""
+        operands.wants(self.device_view(slot), value)
+
     def describe(self) -> list[Alloc]:
         """One `Alloc` record a slot and side: what findings call these bytes."""
         out = []
@@ -124,10 +129,11 @@ class Lease:
         self._check()
         return self.buffer._device[self.slot]
 
-    def write(self, values: Values) -> None:
+    def write(self, values: Values, holds: str | None = None) -> None:
         """Fill the slot with `values`, or its leading rows if there are fewer of them.
 
-        Tensors and arrays must have the buffer's dtype; numbers and lists of them take it.
+        Tensors and arrays must have the buffer's dtype; numbers and lists of them take it. `holds` says
+        what the whole slot holds then, also the rows that were not written.
 
         Raises:
             LeaseError: the lease is out of date, or `values` are of another dtype or do not fit.
@@ -144,6 +150,8 @@ class Lease:
                 f"{what}: values of shape {list(tensor.shape)} do not fit; write {list(host.shape)}, "
                 "or fewer rows"
             )
+        if holds is not None:
+            operands.holds(host, holds)
         host_delay("after_write")
 
     def copy(self) -> torch.Tensor:

@@ -25,6 +25,7 @@ _KINDS: dict[str, type[r.Record]] = {
     for kind in (
         r.HostAccess, r.DeviceOp, r.StreamDeclare, r.EventRecord, r.EventFree, r.StreamWait, r.Acquire,
         r.Signal, r.Await, r.Alloc, r.Free, r.Capture, r.Replay, r.Collective, r.Stale,
+        r.Label, r.Want,
     )
 }  # fmt: skip
 _NAMES = {kind: name for name, kind in _KINDS.items()}

@@ -69,7 +69,8 @@ class Node:
     `reads` and `writes` happen when the stream gets there. `any_reads` happen at any time after the
     issuing call (`cudaMemcpySrcAccessOrderAny`). Pageable sources, which the driver reads during the
     call, are `call_reads`: accesses of the calling host thread. `waited` belongs to captured nodes: the
-    launch returned only once this one was complete (a D2H to pageable memory).
+    launch returned only once this one was complete (a D2H to pageable memory). `partial`: it writes some
+    of the bytes in `writes` and leaves the others, and which ones only the data tells (`index_put_`).
     """
 
     kind: str  # "h2d", "d2h", "d2d", "kernel" or "hostfn"
@@ -79,6 +80,7 @@ class Node:
     any_reads: tuple[Span, ...] = ()
     call_reads: tuple[Span, ...] = ()
     waited: bool = False
+    partial: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -208,3 +210,19 @@ class Stale(Record):
     span: Span
     wanted: str
     found: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Label(Record):
+    """The bytes `span` hold `value` now, in program order; what was said of them before is gone."""
+
+    span: Span
+    value: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Want(Record):
+    """The work that is issued next reads the bytes `span` and needs `value` there."""
+
+    span: Span
+    value: str

@@ -20,13 +20,14 @@ from typing import Any
 import torch
 
 from racecheck.trace import records as r
+from racecheck.trace.spans import spans_of
 from racecheck.virtual import hostwatch
 from racecheck.virtual.machine import Machine
 from racecheck.virtual.memory import PinnedBlock
 from racecheck.virtual.ops import Shape
 from racecheck.virtual.queues import Work
 from racecheck.virtual.state import StreamState
-from racecheck.virtual.tensor import BACKEND, DeviceTensor, spans_of
+from racecheck.virtual.tensor import BACKEND, DeviceTensor
 
 
 def copy_(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from racecheck.trace import records as r
+from racecheck.trace.spans import spans_of
 from racecheck.virtual.machine import Machine
 from racecheck.virtual.memory import PinnedBlock
 from racecheck.virtual.ops import op_info
-from racecheck.virtual.tensor import spans_of
 
 
 def stage(state: Machine, block: PinnedBlock) -> None:

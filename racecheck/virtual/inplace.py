@@ -54,7 +54,8 @@ def in_place(
     fresh = _fresh(state, info, call, given, expected)
     only_written = info.name.endswith("out") or info.func in _OVERWRITES
     reads = spans_of_all([t for t in given.tensors if not (only_written and any(t is w for w in flat))])
-    node = r.Node(kind="kernel", name=info.name, reads=reads, writes=spans_of_all([*flat, *fresh]))
+    writes = spans_of_all([*flat, *fresh])
+    node = r.Node(kind="kernel", name=info.name, reads=reads, writes=writes, partial=info.partial)
     # PyTorch turns a mask into indices first, and waits for their number, unless it fills with one value
     masked = info.func in INDEXING and has_mask(call.args[1]) and call.args[2].numel() != 1
     state.issue(node, call, stream=state.stream(given.device), blocking=masked)

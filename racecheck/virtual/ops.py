@@ -41,6 +41,13 @@ INDEXING = {
     aten._index_put_impl_.default,
 }
 
+#: They write the elements that an index or a mask picks and leave the others of their target as they are.
+PARTIAL = {
+    "_index_put_impl_", "embedding_renorm_", "fill_diagonal_", "index_add_", "index_copy_", "index_fill_",
+    "index_put_", "index_reduce_", "masked_fill_", "masked_scatter_", "put_", "scatter_", "scatter_add_",
+    "scatter_reduce_",
+}  # fmt: skip
+
 #: `arange` takes its size from its scalars; every other operator only their type.
 _SIZED_BY_SCALARS = ("aten::arange", "aten::range")
 
@@ -68,6 +75,11 @@ class OpInfo:
     def substituted(self) -> bool:
         """Is it computed by something else than its own CPU kernel?"""
         return self.run is not self.func
+
+    @property
+    def partial(self) -> bool:
+        """May it leave parts of its target as they are? Of an operator not PyTorch's own nobody knows."""
+        return self.func.namespace != "aten" or self.name.partition(".")[0] in PARTIAL
 
     @property
     def mutates(self) -> bool:

@@ -11,14 +11,12 @@ from typing import Any
 import torch
 
 from racecheck.trace.records import Span
+from racecheck.trace.spans import spans_of
 from racecheck.virtual.machine import Machine, machine
 from racecheck.virtual.memory import Block
 from racecheck.virtual.raw import run_raw
 
 BACKEND = "racecheck_cuda"
-
-#: Views of more separate runs of bytes than this are traced as the range from first to last byte.
-MAX_RUNS = 4096
 
 _DATA: Any = torch.Tensor.data
 
@@ -179,31 +177,3 @@ class DeviceTensor(torch.Tensor):
 
         text = repr(read_back(self))
         return text[:-1] + f", device='cuda:{self.block.device}')"
-
-
-def spans_of(tensor: torch.Tensor) -> tuple[Span, ...]:
-    """The byte ranges of `tensor`'s elements, merged, in address order.
-
-    A view with more than `MAX_RUNS` separate runs gets one range from its first to its last byte.
-    """
-    if tensor.numel() == 0:
-        return ()
-    size = tensor.element_size()
-    base = tensor.data_ptr()
-    if tensor.is_contiguous():
-        return ((base, base + tensor.numel() * size),)
-    dims = sorted(
-        ((st * size, n) for st, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1 and st),
-        reverse=True,
-    )
-    run = size
-    while dims and dims[-1][0] <= run:  # innermost dimensions that continue or overlap the run
-        stride, count = dims.pop()
-        run = stride * (count - 1) + run
-    starts = [base]
-    for stride, count in dims:
-        if len(starts) * count > MAX_RUNS:
-            extent = sum(st * (n - 1) for st, n in dims) + run
-            return ((base, base + extent),)
-        starts = [start + stride * i for start in starts for i in range(count)]
-    return tuple((start, start + run) for start in sorted(starts))

@@ -38,6 +38,8 @@ EVERYTHING: list[r.Record] = [
     r.Replay(thread="main", graph="g", stream="s"),
     r.Collective(thread="main", rank=1, name="sum"),
     r.Stale(thread="main", span=(1, 2), wanted="x", found="y"),
+    r.Label(thread="main", span=(1, 2), value="x"),
+    r.Want(thread="main", span=(1, 2), value="x"),
 ]
 
 
