@@ -31,7 +31,7 @@ class Builder:
         runners = {
             walk.name: self._runner(walk, self._unknown.pop(walk.name, usual)) for walk, usual in walks
         }
-        return Node(name, resources, runners, self.parts.rotation(), self.streams)
+        return Node(name, resources, runners, self.parts.rotation())
 
     def check(self) -> None:
         """All nodes are made: `UsageError` if the configuration names a walk that none of them has."""

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from racecheck.engine.intake import Intake
+from racecheck.engine.models.presets import preset
+from racecheck.engine.models.spec import ModelSpec
 from racecheck.engine.resources import KV, Attention, Position, Ragged, Sampler
 from racecheck.engine.results import Results
 from racecheck.engine.runners import EagerRunner, MainRunner, PerRequestRunner, PiecewiseRunner, Rotation
 from racecheck.engine.scheduler import Scheduler
 from racecheck.engine.slots import SlotPolicy
-from racecheck.engine.models.presets import preset
-from racecheck.engine.models.spec import ModelSpec
 from racecheck.engine.speculation import Speculation
 from racecheck.engine.state import History
 from racecheck.errors import UsageError

@@ -1,9 +1,9 @@
 """The engine: builds a model's nodes, and serves requests with four host threads.
 
-    main    takes requests in, and returns what they got
-    gpu     schedules, launches and waits: the loop (`worker.py`)
-    plan    plans the next step on the plan stream, while this one runs
-    d2h     waits for results on the D2H stream, and reads them
+main    takes requests in, and returns what they got
+gpu     schedules, launches and waits: the loop (`worker.py`)
+plan    plans the next step on the plan stream, while this one runs
+d2h     waits for results on the D2H stream, and reads them
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ class Engine:
             self.results,
             self.parts.speculation(self.group),
             self.group,
+            self.streams,
             run_ahead=self.config.run_ahead,
             first_step=self.step_count,
         )

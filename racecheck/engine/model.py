@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
+from racecheck.engine.models.spec import ModelSpec
 from racecheck.engine.node import Node
 from racecheck.engine.ranks import Group
 from racecheck.engine.request import Batch, Request, Shape, Stage
 from racecheck.engine.resources import KV
 from racecheck.engine.scheduler import Limit
-from racecheck.engine.models.spec import ModelSpec
 
 
 class Model(ABC):

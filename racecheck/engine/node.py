@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import torch
-
 from racecheck.engine.ranks import Group
-from racecheck.engine.request import Batch, Request
+from racecheck.engine.request import Batch
 from racecheck.engine.resources import Resource
-from racecheck.engine.runners import Rotation, Runner, Streams, Walk
-from racecheck.engine.runners.base import shape_of
+from racecheck.engine.runners import Rotation, Runner, Walk, shape_of
 
 
 class Node:
@@ -22,13 +19,11 @@ class Node:
         resources: Sequence[Resource],
         runners: Mapping[str, Runner],
         rotation: Rotation,
-        streams: Streams,
     ) -> None:
         self.name = name
         self.resources = resources
         self.runners = runners
         self._rotation = rotation
-        self._streams = streams
         for runner in self.runners.values():
             for label, kind, slots, used in runner.opens():
                 for resource in used:
@@ -45,12 +40,6 @@ class Node:
         """Capture all graphs; the device must be idle. Walks of one label share theirs."""
         for runner in self.runners.values():
             runner.capture(group)
-
-    def admit(self, request: Request, row: int) -> None:
-        """Write the device rows of a request, in order behind the steps before it."""
-        with torch.cuda.stream(self._streams.compute):
-            for resource in self.resources:
-                resource.admit(request, row)
 
     def preplans(self, batch: Batch) -> bool:
         """Can `batch` be planned while the step before it runs?"""
@@ -73,13 +62,8 @@ class Node:
         self.runners[batch.walk].plan(batch, turn)
 
     def launch(self, batch: Batch, turn: int) -> None:
-        """Queue the forward; its output will be in the walk's static memory, in the compute stream's order."""
-        runner = self.runners[batch.walk]
-        with torch.cuda.stream(self._streams.compute):
-            runner.walk.prepare(batch)
-        launched = runner.launch(batch, turn)
-        with torch.cuda.stream(self._streams.compute):
-            runner.walk.finish(batch, launched.requests > batch.size)
+        """Queue the forward; its output will be in static memory, in the compute stream's order."""
+        self.runners[batch.walk].run(batch, turn)
 
     def drop(self, batch: Batch, turn: int) -> None:
         """A planned step will not run: the slot is free once its copies are done."""

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 
-
 @dataclass(frozen=True)
 class Request:
     """Answer `text`, of which `prompt_tokens` are prefilled, with `new_tokens` tokens or frames.
@@ -31,11 +30,11 @@ class Request:
 
 
 class Stage(NamedTuple):
-    """One step of a request: positions (or frames) `start` to `start + count` of `walk`."""
+    """One step of a request: `tokens` positions (or frames) of `walk`, from `start`."""
 
     walk: str
     start: int
-    count: int
+    tokens: int
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ Items = list[tuple[int, ...] | bytes]
 class Place(NamedTuple):
     """One of the places of the ring: events of its own, one lease of each kind of result at a time."""
 
-    index: int
+    number: int
     computed: torch.cuda.Event
     done: torch.cuda.Event
 
@@ -51,7 +51,7 @@ class Results:
                 self._outputs[walk.name] = walk.output
                 self.buffers[walk.name] = self._ring(walk.name, walk.output, run_ahead + 1)
         events = ((torch.cuda.Event(), torch.cuda.Event()) for _ in range(run_ahead + 1))
-        self._free = deque(Place(index, *pair) for index, pair in enumerate(events))
+        self._free = deque(Place(number, *pair) for number, pair in enumerate(events))
         self._in_flight: deque[InFlight] = deque()
 
     def _ring(self, walk: str, output: Tensor, places: int) -> PinnedBuffer:
@@ -75,7 +75,7 @@ class Results:
 
     def lease(self, walk: str, place: Place) -> Lease:
         """The place's share of the walk's result buffer."""
-        return self.buffers[walk].lease(place.index)
+        return self.buffers[walk].lease(place.number)
 
     def record_computed(self, place: Place) -> None:
         """The place's event covers all that the step has queued on the compute stream."""

@@ -126,7 +126,7 @@ class Scheduler:
         chosen: list[Running] = []
         tokens = 0
         for running in ready[turn:] + ready[:turn]:
-            tokens += running.stages[0].count
+            tokens += running.stages[0].tokens
             if not shape.holds(Shape(len(chosen) + 1, tokens)):
                 break
             chosen.append(running)
@@ -134,5 +134,5 @@ class Scheduler:
 
 
 def _batch(step: int, walk: str, chosen: Sequence[Running]) -> Batch:
-    entries = (Entry(r.request, r.row, r.stages[0].start, r.stages[0].count) for r in chosen)
+    entries = (Entry(r.request, r.row, r.stages[0].start, r.stages[0].tokens) for r in chosen)
     return Batch(step, walk, tuple(entries))

@@ -7,7 +7,6 @@ run takes the slot that comes next.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import NamedTuple
 

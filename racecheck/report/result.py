@@ -13,7 +13,7 @@ VERDICTS = ("race", "stale", "hang", "inconclusive", "clean")
 #: Verdicts that say something is wrong.
 WRONG = ("race", "stale", "hang")
 
-Tokens = Sequence[tuple[int, ...]]
+Tokens = Sequence[tuple[int, ...] | bytes]
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def build_requests(file: ScenarioFile, seed: int, spec: ModelSpec) -> list[Reque
     Seeds and temperatures are distinct, so that a step run with another request's row gives other tokens.
     `ScenarioError` if the trace cannot be read, or the model `spec` cannot serve what it asks for.
     """
-    from racecheck.engine import Request, RequestError
+    from racecheck.engine import Request, RequestError, check_request
 
     workload = file.scenario.workload
     arrivals = read_arrivals(file)
@@ -72,7 +72,7 @@ def build_requests(file: ScenarioFile, seed: int, spec: ModelSpec) -> list[Reque
         )
     try:
         for request in requests:
-            request.check(spec)
+            check_request(spec, request)
     except RequestError as error:
         raise file.error(("workload",), str(error), "lower the lengths this workload may reach") from None
     return requests

@@ -86,6 +86,10 @@ class PinnedBuffer:
         """Say that the work issued next reads the device twin of `slot` and needs `value` in all of it."""
         operands.wants(self.device_view(slot), value)
 
+    def wait_copied(self, slot: int) -> None:
+        """Hold the host until the latest copy of `slot` is done; at once if there was none."""
+        self._copied[slot].synchronize()
+
     def describe(self) -> list[Alloc]:
         """One `Alloc` record a slot and side: what findings call these bytes."""
         out = []
@@ -164,7 +168,7 @@ class Lease:
 
     def wait_copied(self) -> None:
         """Hold the host until the slot's latest copy is done; at once if there was none."""
-        self.buffer._copied[self.slot].synchronize()
+        self.buffer.wait_copied(self.slot)
 
     def _check(self) -> None:
         current = self.buffer._generation[self.slot]

@@ -1,12 +1,12 @@
 """Resources on their own: what they stage, and the arithmetic behind it."""
 
 import torch
+from racecheck.engine.layers import MASKED, Rope, Weights, attention, block, rope_table, rotate
+from racecheck.engine.spec import SamplingSpec
 
 from racecheck.engine import Batch, Entry, preset
-from racecheck.engine.layers import MASKED, Rope, Weights, attention, block, rope_table, rotate
 from racecheck.engine.resources import KV, Attention, Position, Sampler
 from racecheck.engine.resources.sampler import _cells, _negated_gumbel
-from racecheck.engine.spec import SamplingSpec
 from racecheck.virtual import virtual_cuda
 
 TINY = preset("qwen3-tts", "tiny")

@@ -3,7 +3,7 @@
 Runners `open` it for what they will plan, then it is `built`. The life of a step in it:
 
     declare_step(batch)         host bookkeeping; the layout is computed now and kept, whoever plans it later
-    plan(step, label, slot)     write the layout into the slot's pinned memory, queue its H2D on the current stream
+    plan(step, label, slot)     write the layout into the slot's pinned memory, queue its H2D
     expect(step, label, slot)   the forward that is launched next needs what this step's plan has staged
     ... the step runs, on any stream that follows those copies, reading the slot's device twins ...
     commit(step)                the host has waited for the step (or dropped its plan): forget the layout

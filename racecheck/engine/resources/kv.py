@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from racecheck.engine.models.spec import StackSpec
 from racecheck.engine.request import Batch, Entry
 from racecheck.engine.resources.base import Extent, Layout, Resource, padded
-from racecheck.engine.models.spec import StackSpec
 
 # Padding rows must write and read somewhere: page 0 belongs to no request.
 SINK_PAGE = 0

@@ -13,7 +13,7 @@ DUMMY_ROW = 0
 
 
 class Position(Resource):
-    """Stages `<name>.ids`, int64 [2, tokens]: positions, then rows; padding is position 0 of the dummy row."""
+    """Stages `<name>.ids`, int64 [2, tokens]: positions, then rows; padding is 0 of the dummy row."""
 
     def __init__(self, name: str, extent: Extent) -> None:
         super().__init__(name)

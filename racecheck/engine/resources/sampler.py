@@ -29,9 +29,7 @@ class Sampler(Resource):
     `groups` are the code groups it samples, which enter the noise.
     """
 
-    def __init__(
-        self, name: str, extent: Extent, sampling: SamplingSpec, vocab: int, groups: range
-    ) -> None:
+    def __init__(self, name: str, extent: Extent, sampling: SamplingSpec, vocab: int, groups: range) -> None:
         super().__init__(name)
         self._requests = extent.requests
         self._sampling = sampling

@@ -1,9 +1,11 @@
 """How a forward reaches the device: one graph, a graph inside an eager forward, or eager."""
 
-from racecheck.engine.runners.base import GraphKey, Rotation, Runner, Streams, Walk
+from racecheck.engine.runners.base import Rotation, Runner, Streams, shape_of
 from racecheck.engine.runners.eager import EagerRunner, PerRequestRunner
+from racecheck.engine.runners.graphs import GraphKey
 from racecheck.engine.runners.main import MainRunner
 from racecheck.engine.runners.piecewise import PiecewiseRunner
+from racecheck.engine.runners.walk import Walk
 
 __all__ = [
     "EagerRunner",
@@ -15,4 +17,5 @@ __all__ = [
     "Runner",
     "Streams",
     "Walk",
+    "shape_of",
 ]

@@ -26,8 +26,7 @@ class EagerRunner(Runner):
         """Queue the whole forward."""
         slot, shape = self.slot(turn), shape_of(batch)
         self.expect(self.walk.resources, batch.step, EAGER, slot)
-        with torch.cuda.stream(self.streams.compute):
-            self.walk.region(shape, EAGER, slot, *self.walk.outer(shape, EAGER, slot))
+        self.walk.region(shape, EAGER, slot, *self.walk.outer(shape, EAGER, slot))
         return shape
 
 
@@ -43,34 +42,33 @@ class PerRequestRunner(Runner):
     def plan(self, batch: Batch, turn: int) -> None:
         """Nothing: every request is planned when its turn comes."""
 
-    def launch(self, batch: Batch, turn: int) -> Shape:
+    def run(self, batch: Batch, turn: int) -> None:
         """Plan and queue one request after the other, and gather their results."""
         slot, output = self.slot(turn), self.walk.output
         rows = []
-        for index, entry in enumerate(batch.entries):
-            if index:
-                self.fence(slot)
-            self._launch_one(Batch(batch.step, batch.walk, (entry,)), slot)
-            if output is not None:
-                with torch.cuda.stream(self.streams.compute):
+        with torch.cuda.stream(self.streams.compute):
+            for index, entry in enumerate(batch.entries):
+                if index:
+                    self.fence(slot)
+                self._run_one(Batch(batch.step, batch.walk, (entry,)), slot)
+                if output is not None:
                     rows.append(output[:1].clone())
-        for resource in self.walk.resources:
-            resource.declare_step(batch)  # what the step as a whole declared
-        if output is not None:
-            with torch.cuda.stream(self.streams.compute):
+            for resource in self.walk.resources:
+                resource.declare_step(batch)  # what the step as a whole declared
+            if output is not None:
                 output[: batch.size].copy_(torch.cat(rows))
-        return shape_of(batch)
 
     def fence(self, slot: int) -> None:
         """Hold the host until the slot may be planned again within one step."""
         for resource in self.walk.resources:
             resource.fence(EAGER, slot)
 
-    def _launch_one(self, batch: Batch, slot: int) -> None:
-        shape, resources = shape_of(batch), self.walk.resources
-        for resource in resources:
+    def _run_one(self, batch: Batch, slot: int) -> None:
+        shape, walk = shape_of(batch), self.walk
+        for resource in walk.resources:
             resource.declare_step(batch)
-        with torch.cuda.stream(self.streams.compute):
-            self.plan_each(resources, batch.step, EAGER, slot)
-            self.expect(resources, batch.step, EAGER, slot)
-            self.walk.region(shape, EAGER, slot, *self.walk.outer(shape, EAGER, slot))
+        walk.prepare(batch)
+        self.plan_each(walk.resources, batch.step, EAGER, slot)
+        self.expect(walk.resources, batch.step, EAGER, slot)
+        walk.region(shape, EAGER, slot, *walk.outer(shape, EAGER, slot))
+        walk.finish(batch, False)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 
 from racecheck.engine.request import Batch, Shape
-from racecheck.engine.runners.base import GraphKey, GraphRunner, shape_of
+from racecheck.engine.runners.base import shape_of
+from racecheck.engine.runners.graphs import GraphKey, GraphRunner
 
 
 @dataclass(kw_only=True, eq=False)
@@ -51,11 +52,10 @@ class MainRunner(GraphRunner):
         """Replay the batch's graph behind its plan."""
         slot = self.slot(turn)
         key = self.resolve(shape_of(batch), slot)
-        with torch.cuda.stream(self.streams.compute):
-            self.plan_each(self._inline, batch.step, self.plan_label(), slot)
-            self.streams.compute.wait_event(self._planned)
-            self.expect(self.walk.resources, batch.step, key.label, slot)
-            self.replay(key)
+        self.plan_each(self._inline, batch.step, self.plan_label(), slot)
+        self.streams.compute.wait_event(self._planned)
+        self.expect(self.walk.resources, batch.step, key.label, slot)
+        self.replay(key)
         return key.shape
 
     def replay(self, key: GraphKey) -> None:

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from racecheck.engine.request import Batch, Shape
 from racecheck.engine.resources import EAGER, Resource
-from racecheck.engine.runners.base import GraphRunner, shape_of
+from racecheck.engine.runners.base import shape_of
+from racecheck.engine.runners.graphs import GraphRunner
 from racecheck.staging import host_delay
 
 
@@ -57,12 +58,11 @@ class PiecewiseRunner(GraphRunner):
         walk, shape, outer_slot, slot = self.walk, shape_of(batch), turn % self.outer_slots, self.slot(turn)
         key = self.resolve(shape, slot)
         self.expect(walk.outer_resources, batch.step, EAGER, outer_slot)
-        with torch.cuda.stream(self.streams.compute):
-            values = walk.outer(shape, EAGER, outer_slot)
-            self.plan_each(walk.region_resources, batch.step, key.label, slot)
-            host_delay("after_plan")
-            for static, value in zip(self.inputs, values, strict=True):
-                static[: value.shape[0]].copy_(value)
-            self.expect(walk.region_resources, batch.step, key.label, slot)
-            self.graphs[key].replay()
+        values = walk.outer(shape, EAGER, outer_slot)
+        self.plan_each(walk.region_resources, batch.step, key.label, slot)
+        host_delay("after_plan")
+        for static, value in zip(self.inputs, values, strict=True):
+            static[: value.shape[0]].copy_(value)
+        self.expect(walk.region_resources, batch.step, key.label, slot)
+        self.graphs[key].replay()
         return key.shape

@@ -8,7 +8,7 @@ from racecheck.engine.request import Request
 
 
 def check(request: Request, limits: Limits, vocab: int) -> None:
-    """Raise `RequestError` unless a decoder of `limits` that reads `vocab` text tokens can serve `request`."""
+    """Raise `RequestError` unless a decoder of `limits` that reads `vocab` tokens can serve `request`."""
     require(request, "prompt_tokens", request.prompt_tokens, 1, limits.max_prompt)
     require(request, "new_tokens", request.new_tokens, 1, limits.max_length - request.prompt_tokens)
     require(request, "len(text)", len(request.text), request.prompt_tokens, limits.max_length)

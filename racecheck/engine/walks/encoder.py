@@ -17,7 +17,7 @@ MAX_SEGMENTS = 64
 
 
 class EncoderNode:
-    """`<medium>.encode`: features [rows, tokens, F] of the requests to `media` [rows, tokens / merge, out]."""
+    """`<medium>.encode`: features [rows, tokens, F] to `media` [rows, tokens / merge, out]."""
 
     def __init__(
         self, build: Builder, medium: str, spec: EncoderSpec, weights: Weights, media: Tensor, requests: int
@@ -30,9 +30,7 @@ class EncoderNode:
         most = max(spec.buckets)
         self.ragged = build.parts.ragged(f"{medium}_attention", MAX_SEGMENTS, self._dtype)
         self._attend = self.ragged.begin
-        self._features = torch.zeros(
-            media.shape[0], most, spec.features, dtype=self._dtype, device="cuda"
-        )
+        self._features = torch.zeros(media.shape[0], most, spec.features, dtype=self._dtype, device="cuda")
         self._packed = torch.zeros(most, spec.features, dtype=self._dtype, device="cuda")
         self._embedded = torch.zeros(most // spec.merge, spec.out, dtype=self._dtype, device="cuda")
         self.walk = Walk(

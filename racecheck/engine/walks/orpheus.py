@@ -8,6 +8,7 @@ chunk     main: the latest four frames of seven tokens to sound, every seventh t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,7 +35,7 @@ class Orpheus(Model):
         limits, codec = spec.decoder.limits, spec.codec
         weights = Weights(build.config.weight_seed, spec.dtype, spec.draw)
         decoder = self.decoder = DecoderParts(build, spec.decoder, weights)
-        common = {
+        common: dict[str, Any] = {
             "region": decoder.region,
             "outer_resources": decoder.outer,
             "region_resources": (decoder.sampler,),
@@ -63,7 +64,7 @@ class Orpheus(Model):
     @staticmethod
     def check(spec: OrpheusSpec, request: Request) -> None:
         """Raise `RequestError` unless `spec` can serve `request`."""
-        check(request, spec.decoder.limits, spec.decoder.stack.vocab)
+        check(request, spec.decoder.limits, spec.text_vocab)
         text_only(request)
 
     def route(self, request: Request) -> Iterator[Stage]:

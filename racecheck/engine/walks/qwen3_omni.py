@@ -39,6 +39,8 @@ LAST_PREFILL = 6
 class Qwen3Omni(Model):
     """Hears or sees, answers with `new_tokens` tokens of text, and speaks them in as many frames."""
 
+    spec: Qwen3OmniSpec
+
     def __init__(self, build: Builder, spec: Qwen3OmniSpec) -> None:
         self.spec = spec
         self.max_requests = spec.thinker.limits.max_requests
@@ -116,13 +118,19 @@ class Qwen3Omni(Model):
     @staticmethod
     def check(spec: Qwen3OmniSpec, request: Request) -> None:
         """Raise `RequestError` unless `spec` can serve `request`."""
-        check(request, spec.thinker.limits, spec.talker.text_vocab)
+        check(request, spec.thinker.limits, spec.text_vocab)
         media = media_tokens(spec, request)
         most = max(spec.thinker.limits.prefill_tokens)
         require(request, "prompt_tokens with its medium", media + request.prompt_tokens, 1, most)
         length = spec.talker.limits.max_length - request.new_tokens + 1
         require(request, "tokens heard and written", heard(spec, request), LAST_PREFILL + 1, length)
-        require(request, "its prompt", heard(spec, request) - LAST_PREFILL, 1, max(spec.talker.limits.prefill_tokens))
+        require(
+            request,
+            "its prompt",
+            heard(spec, request) - LAST_PREFILL,
+            1,
+            max(spec.talker.limits.prefill_tokens),
+        )
 
     def route(self, request: Request) -> Iterator[Stage]:
         """Encode, read, write, read what was written, speak."""

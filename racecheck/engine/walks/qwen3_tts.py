@@ -8,6 +8,7 @@ chunk     main: frames to sound
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,7 +35,7 @@ class Qwen3TTS(Model):
         seed, limits, codec = build.config.weight_seed, spec.talker.limits, spec.codec
         weights = Weights(seed, spec.dtype, spec.draw)
         talker = self.talker = TalkerParts(build, spec.talker, weights)
-        common = {
+        common: dict[str, Any] = {
             "region": talker.region,
             "outer_resources": talker.outer,
             "region_resources": (talker.code_sampler,),
@@ -63,7 +64,7 @@ class Qwen3TTS(Model):
     @staticmethod
     def check(spec: Qwen3TTSSpec, request: Request) -> None:
         """Raise `RequestError` unless `spec` can serve `request`."""
-        check(request, spec.talker.limits, spec.talker.text_vocab)
+        check(request, spec.talker.limits, spec.text_vocab)
         text_only(request)
 
     def route(self, request: Request) -> Iterator[Stage]:

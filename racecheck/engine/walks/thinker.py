@@ -13,7 +13,7 @@ from racecheck.engine.walks.decoder import DecoderParts
 
 
 class ThinkerParts(DecoderParts):
-    """`media` [rows, M, E] holds the encoders' embeddings; the states of all positions are kept for the talker."""
+    """`media` [rows, M, E] holds the encoders' embeddings; all hidden states are kept for the talker."""
 
     def __init__(self, build: Builder, spec: Qwen3OmniSpec, weights: Weights) -> None:
         super().__init__(build, spec.thinker, weights, "thinker_")
