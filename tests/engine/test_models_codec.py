@@ -39,7 +39,7 @@ def test_a_window_sounds_the_same_in_every_batch(model):
 
 @every_model
 def test_which_codes_matter(model):
-    """Another code changes the samples anywhere in the new steps, somewhere in their context, never behind."""
+    """Another code changes the samples in all new steps, somewhere in the context, never behind."""
     spec = preset(model, "tiny").codec
     with virtual_cuda("eager"), torch.no_grad():
         codec, codes = make(model)

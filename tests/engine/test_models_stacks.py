@@ -72,6 +72,15 @@ def test_a_step_is_cheap_to_replay(spec, node, operations, rows):
     assert len(graph.nodes) <= operations + (30 if rows < 4 else 0)
 
 
+@every_decoder
+def test_bfloat16_follows_float32(spec, node, operations):
+    """The full presets' type runs everywhere, with hidden states near those of float32."""
+    with virtual_cuda("eager"), torch.no_grad():
+        exact, rounded = (step_of(spec, node, 4, dtype)()[0] for dtype in (torch.float32, torch.bfloat16))
+        assert rounded.dtype == torch.bfloat16
+        assert torch.cosine_similarity(exact, rounded.float()).min().item() > 0.99
+
+
 def test_a_position_outside_the_table_is_harmless():
     """A corrupted position reads the table's ends instead of memory beyond it."""
     spec = ORPHEUS.decoder

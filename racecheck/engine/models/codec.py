@@ -79,10 +79,9 @@ class SnacDecoder(Codec):
 
     def __init__(self, spec: CodecSpec, weights: Weights) -> None:
         super().__init__(spec, weights)
-        frames = spec.window // len(SNAC_FRAME)
-        order = SNAC_TOKENS * torch.arange(frames)[:, None, None] + torch.tensor(SNAC_FRAME)
+        frames = torch.arange(spec.window // len(SNAC_FRAME))
+        order = SNAC_TOKENS * frames[:, None, None] + torch.tensor(SNAC_FRAME)
         self._order = order.flatten().to("cuda")  # [W * G]
-        self._first_token = spec.first_token or 0
 
     def forward(self, codes: Tensor) -> Tensor:
         """Token ids [B, 7 * frames] -> int16 samples of the new steps [B, new * hop].
@@ -91,7 +90,7 @@ class SnacDecoder(Codec):
         second part is gone modulo the size.
         """
         by_step = codes.index_select(1, self._order).view(-1, self._spec.window, self._spec.groups)
-        return super().forward(by_step - self._first_token)
+        return super().forward(by_step - self._spec.first_token)
 
 
 def upsample(x: Tensor, weight: Tensor, rate: int) -> Tensor:

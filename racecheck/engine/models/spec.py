@@ -143,8 +143,8 @@ class CodecSpec:
     """Codes to samples, in windows: `context` steps before the `new` ones whose samples come out.
 
     A step has a code from each of `groups` codebooks of `codebook` entries of `code_dim` numbers. One
-    step becomes prod(`rates`) samples, stage i having `channels[i]`. With `first_token` the input is
-    SNAC's: 7 tokens for every 4 steps, counted from that token. A step attends to `reach` steps.
+    step becomes prod(`rates`) samples, stage i having `channels[i]`. A step attends to `reach` steps.
+    SNAC's input is tokens, 7 for every 4 steps, counted from `first_token`.
     """
 
     stack: StackSpec
@@ -158,7 +158,7 @@ class CodecSpec:
     channels: tuple[int, ...]
     buckets: tuple[int, ...]
     reach: int = 0
-    first_token: int | None = None
+    first_token: int = 0
 
     @property
     def hop(self) -> int:

@@ -9,25 +9,25 @@ from racecheck.engine.models.layers import MASKED, attention
 from racecheck.engine.models.sampling import negated_gumbel, noise_cells, penalise, sample
 
 
-def filled(count, rows, *size):
+def filled(count, dtype, rows, *size):
     """`count` caches [rows, *size] whose leading rows are the same for any `rows` up to 8."""
     draw = torch.Generator().manual_seed(5)
-    return [torch.randn(8, *size, generator=draw)[:rows].to("cuda") for _ in range(count)]
+    return [torch.randn(8, *size, generator=draw)[:rows].to(dtype).to("cuda") for _ in range(count)]
 
 
 class Paged:
     """Keys and values of rows that hold one page each, addressed as the engine's attention does."""
 
-    def __init__(self, spec, rows, position):
+    def __init__(self, spec, rows, position, dtype):
         stack, limits = spec.stack, spec.limits
         self.heads, self.length = stack.kv_heads, limits.max_length
-        caches = filled(2 * stack.layers, rows, self.heads, self.length, stack.head_dim)
+        caches = filled(2 * stack.layers, dtype, rows, self.heads, self.length, stack.head_dim)
         self.caches = [cache.flatten(0, 1) for cache in caches]
         row_heads = torch.arange(self.heads).to("cuda") + self.heads * torch.arange(rows).to("cuda")[:, None]
         self.write_slots = row_heads * self.length + position[:, None]
         self.pages = row_heads.flatten()
         hidden = torch.arange(self.length, device="cuda") > position[:, None]
-        self.bias = (hidden * MASKED).repeat_interleave(self.heads, 0)[:, None]
+        self.bias = (hidden * MASKED).to(dtype).repeat_interleave(self.heads, 0)[:, None]
 
     def __call__(self, layer, q, k, v):
         """Write k and v, attend in `layer`."""
@@ -39,13 +39,14 @@ class Paged:
         return cache.index_select(0, self.pages)
 
 
-def paged_latent(spec, rows, position):
+def paged_latent(spec, rows, position, dtype):
     """A `PagedLatent` over rows that hold one page each."""
     latent, length = spec.stack.latent, spec.limits.max_length
-    caches = filled(spec.stack.layers, rows, length, latent.rank + latent.rope)
+    caches = filled(spec.stack.layers, dtype, rows, length, latent.rank + latent.rope)
     pages = torch.arange(rows).to("cuda")
     hidden = torch.arange(length, device="cuda") > position[:, None]
-    return PagedLatent(caches, latent.rank, pages * length + position, pages, (hidden * MASKED)[:, None])
+    bias = (hidden * MASKED).to(dtype)[:, None]
+    return PagedLatent(caches, latent.rank, pages * length + position, pages, bias)
 
 
 class Picker:
@@ -64,17 +65,18 @@ class Picker:
 
     def pick(self, logits, noise):
         """Tokens [rows]."""
+        logits = logits.float()
         if self.sampling.penalty != 1.0:
             logits = penalise(logits, self.seen, self.sampling.penalty)
         return sample(logits, noise, self.temperature, self.sampling)
 
 
-def language_model_step(spec, rows):
+def language_model_step(spec, rows, dtype):
     """Call for one decode step of a `DecoderSpec`: () -> (hidden [rows, E], tokens [rows])."""
-    model = LanguageModel(spec, Weights(0, torch.float32))
+    model = LanguageModel(spec, Weights(0, dtype))
     tokens, position = (torch.arange(rows).to("cuda") + first for first in (3, 7))
     make = Paged if spec.stack.latent is None else paged_latent
-    attend = make(spec, rows, position)
+    attend = make(spec, rows, position, dtype)
     picker = Picker(spec.sampling, spec.stack.vocab, range(1), rows)
 
     def step():
@@ -84,13 +86,13 @@ def language_model_step(spec, rows):
     return step
 
 
-def talker_step(spec, rows):
+def talker_step(spec, rows, dtype):
     """Call for one decode step of a `TalkerSpec`: () -> (hidden [rows, E], frames [rows, groups])."""
-    weights = Weights(0, torch.float32)
+    weights = Weights(0, dtype)
     talker, predictor = Talker(spec, weights), CodePredictor(spec, weights)
     text, position = (torch.arange(rows).to("cuda") + first for first in (3, 7))
     frame = torch.stack([text + group for group in range(spec.groups)], 1)
-    attend = Paged(spec, rows, position)
+    attend = Paged(spec, rows, position, dtype)
     first = Picker(spec.sampling, spec.stack.vocab, range(1), rows)
     others = Picker(spec.code_sampling, spec.code_predictor.vocab, range(1, spec.groups), rows)
 
@@ -108,7 +110,7 @@ def talker_step(spec, rows):
     return step
 
 
-def step_of(spec, node, rows):
+def step_of(spec, node, rows, dtype=torch.float32):
     """The decode step of one node ("decoder", "thinker" or "talker") of a model."""
     make = talker_step if node == "talker" else language_model_step
-    return make(getattr(spec, node), rows)
+    return make(getattr(spec, node), rows, dtype)
