@@ -70,13 +70,36 @@ def test_rows_of_a_product_do_not_see_each_other(shape):
         torch.testing.assert_close(whole, x.cpu() @ w.cpu())
 
 
-def test_a_plain_query_is_scaled_by_its_head_dimension():
-    """Without qk-norm 1/sqrt(D) lives in the query's columns: as wide as the keys' otherwise."""
+@pytest.mark.parametrize("padding", [0, 3])
+def test_queries_are_scaled_by_their_head_dimension(padding):
+    """The 1/sqrt(D) of attention lies in the query's norm or columns; padding does not count."""
+    plain = replace(DENSE, padding=padding)
+    width, used = DENSE.heads * DENSE.head_dim, DENSE.head_dim - padding
     with virtual_cuda("eager"):
-        qkv = Weights(0, torch.float32).layer(DENSE).qkv.cpu()
-    width = DENSE.heads * DENSE.head_dim
-    ratio = qkv[:, :width].std() / qkv[:, width:].std()
-    assert ratio == pytest.approx(DENSE.head_dim**-0.5, rel=0.1)
+        weights = Weights(0, torch.float32)
+        qkv = weights.layer(plain).qkv.cpu()
+        norm = weights.layer(replace(plain, qk_norm=True)).qk_norm.cpu()
+        latent = latent_layer(weights, DENSE, LATENT_TINY).down.cpu()
+    assert qkv[:, :width].std() / qkv[:, width:].std() == pytest.approx(used**-0.5, rel=0.1)
+    assert norm[: DENSE.heads].mean() == pytest.approx(1, rel=0.1)
+    assert norm[DENSE.heads :].mean() == pytest.approx(used**0.5, rel=0.1)
+    queries, rows = latent.split((latent.shape[1] - 20, 20), 1)
+    assert queries.std() / rows.std() == pytest.approx(12**-0.5, rel=0.1)
+
+
+def test_latent_positions_are_relative():
+    """Other positions give other rows, but scores that depend on the distance alone."""
+    spec = replace(DENSE, latent=LATENT_TINY)
+    with virtual_cuda("eager"), torch.no_grad():
+        layer = latent_layer(Weights(0, torch.float32), spec, LATENT_TINY)
+        x, table = draw(5, spec.hidden), rope_table(12, LATENT_TINY.rope, 1e4)
+        (q, rows), (later_q, later_rows) = (
+            [part.cpu() for part in project(x, layer, Rope(*table[start : start + 5].unbind(1)))]
+            for start in (0, 7)
+        )
+    assert not torch.allclose(rows, later_rows, atol=0.1)
+    torch.testing.assert_close(q @ rows.T, later_q @ later_rows.T)
+    assert not torch.allclose(q @ rows.T, later_q @ rows.T, atol=0.1)
 
 
 def test_padding_of_a_head_is_zero():
