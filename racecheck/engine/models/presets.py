@@ -2,8 +2,8 @@
 
 Uncertain figures are marked with *. Cut in `full`, because the torch attention gathers a request's whole
 page table for every token: max_length from 8192 (qwen3-tts) and 4096 (orpheus), omni's vision prefill from
-16384 tokens. Omni's talker lacks its shared expert. In `tiny` a layer or two suffice: every operation costs
-the virtual device some 50 us.
+16384 tokens. Omni's talker lacks its shared expert. In `tiny` a layer or two suffice: what a step costs on
+the virtual device is its number of operations.
 """
 
 from __future__ import annotations

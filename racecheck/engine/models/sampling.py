@@ -55,10 +55,10 @@ def least_kept(logits: Tensor, top_k: int, top_p: float) -> Tensor | None:
     count = min(top_k or vocab, vocab)
     if count == vocab and top_p >= 1.0:
         return None
-    best = logits.topk(count, -1).values  # [B, count], falling
+    best = (logits.sort(-1, descending=True) if count == vocab else logits.topk(count, -1)).values
     if top_p >= 1.0:
         return best[:, -1:]
-    share = torch.softmax(best, -1)
+    share = torch.softmax(best, -1)  # [B, count], falling
     likelier = share.cumsum(-1) - share
     return best.masked_fill(likelier >= top_p, torch.inf).amin(-1, keepdim=True)
 

@@ -143,8 +143,8 @@ class CodecSpec:
     """Codes to samples, in windows: `context` steps before the `new` ones whose samples come out.
 
     A step has a code from each of `groups` codebooks of `codebook` entries of `code_dim` numbers. One
-    step becomes prod(`rates`) samples, stage i having `channels[i]`. With `first_token` the input is
-    SNAC's: 7 tokens for every 4 steps, counted from that token. A step attends to `reach` steps.
+    step becomes prod(`rates`) samples, stage i having `channels[i]`. A step attends to `reach` steps.
+    SNAC's input is tokens, 7 for every 4 steps, counted from `first_token`.
     """
 
     stack: StackSpec
@@ -158,7 +158,7 @@ class CodecSpec:
     channels: tuple[int, ...]
     buckets: tuple[int, ...]
     reach: int = 0
-    first_token: int | None = None
+    first_token: int = 0
 
     @property
     def hop(self) -> int:
@@ -179,11 +179,6 @@ class ModelSpec:
     draw: Literal["cpu", "cuda"]
     codec: CodecSpec
 
-    @property
-    def text_vocab(self) -> int:
-        """Text tokens are numbers below this."""
-        raise NotImplementedError
-
 
 @dataclass(frozen=True, kw_only=True)
 class Qwen3TTSSpec(ModelSpec):
@@ -191,22 +186,12 @@ class Qwen3TTSSpec(ModelSpec):
 
     talker: TalkerSpec
 
-    @property
-    def text_vocab(self) -> int:
-        """The talker reads the text itself."""
-        return self.talker.text_vocab
-
 
 @dataclass(frozen=True, kw_only=True)
 class OrpheusSpec(ModelSpec):
     """A language model whose tokens are SNAC codes, then SNAC."""
 
     decoder: DecoderSpec
-
-    @property
-    def text_vocab(self) -> int:
-        """Text and codes share a vocabulary."""
-        return self.decoder.stack.vocab
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,8 +202,3 @@ class Qwen3OmniSpec(ModelSpec):
     vision: EncoderSpec
     thinker: DecoderSpec
     talker: TalkerSpec
-
-    @property
-    def text_vocab(self) -> int:
-        """The thinker reads the text."""
-        return self.thinker.stack.vocab
