@@ -44,7 +44,7 @@ class Codec:
         self._stages = [weights.linear(2 * fan_in, rate * out) for fan_in, out, rate in sizes]
         self._last = weights.normal(spec.channels[-1], scale=spec.channels[-1] ** -0.5)
         rope = rope_table(spec.window, stack.head_dim, stack.rope_theta)
-        self._rope = {batch: Rope(*rope.repeat(batch, 1, 1, 1).unbind(1)) for batch in spec.buckets}
+        self._rope = Rope(*rope.repeat(max(spec.buckets), 1, 1, 1).unbind(1))  # of the largest batch
         step = torch.arange(spec.window)
         behind = step[:, None] - step  # [W, W]
         self._bias = (((behind < 0) | (behind >= spec.reach)) * MASKED).to(weights.dtype).to("cuda")
@@ -63,8 +63,9 @@ class Codec:
         return matmul(F.embedding(index, self._table).view(-1, self._project.shape[0]), self._project)
 
     def _decode(self, x: Tensor, batch: int) -> Tensor:
+        rope = Rope(*(factor[: x.shape[0]] for factor in self._rope))
         for layer in self._layers:
-            x = block(x, layer, self._rope[batch], self._attend)
+            x = block(x, layer, rope, self._attend)
         x = normalise(x).view(batch, self._spec.window, -1) * x.shape[-1] ** 0.5
         for stage, rate in zip(self._stages, self._spec.rates, strict=True):
             x = snake(upsample(x, stage, rate))

@@ -179,6 +179,11 @@ class ModelSpec:
     draw: Literal["cpu", "cuda"]
     codec: CodecSpec
 
+    @property
+    def text_vocab(self) -> int:
+        """Text tokens are numbers below this."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, kw_only=True)
 class Qwen3TTSSpec(ModelSpec):
@@ -186,12 +191,22 @@ class Qwen3TTSSpec(ModelSpec):
 
     talker: TalkerSpec
 
+    @property
+    def text_vocab(self) -> int:
+        """The talker reads the text itself."""
+        return self.talker.text_vocab
+
 
 @dataclass(frozen=True, kw_only=True)
 class OrpheusSpec(ModelSpec):
     """A language model whose tokens are SNAC codes, then SNAC."""
 
     decoder: DecoderSpec
+
+    @property
+    def text_vocab(self) -> int:
+        """Text and codes share a vocabulary."""
+        return self.decoder.stack.vocab
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,3 +217,8 @@ class Qwen3OmniSpec(ModelSpec):
     vision: EncoderSpec
     thinker: DecoderSpec
     talker: TalkerSpec
+
+    @property
+    def text_vocab(self) -> int:
+        """The thinker reads the text."""
+        return self.thinker.stack.vocab
