@@ -50,7 +50,7 @@ class Codec:
         self._bias = (((behind < 0) | (behind >= spec.reach)) * MASKED).to(weights.dtype).to("cuda")
 
     def forward(self, codes: Tensor) -> Tensor:
-        """Codes [B, W, G], of any value, -> int16 samples of the new steps [B, new * hop]; B is a bucket."""
+        """Codes [B, W, G], of any value, -> int16 samples of the new steps [B, new * hop]."""
         x = self._decode(self._embed(codes), codes.shape[0])  # [B, W * hop, C]
         spec = self._spec
         x = x[:, spec.context * spec.hop : (spec.context + spec.new) * spec.hop]
