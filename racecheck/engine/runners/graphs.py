@@ -28,10 +28,12 @@ class GraphKey(NamedTuple):
 class GraphRunner(Runner):
     """A runner with one CUDA graph per (bucket, slot), each reading its slot's device twins.
 
-    `graphs` may be another runner's: walks of one label replay the same ones.
+    `graphs` may be another runner's: walks of one label replay the same ones. `pool` is one memory pool for all
+    graphs of an engine: they run one after the other and leave nothing in it that is needed later.
     """
 
     graphs: dict[GraphKey, torch.cuda.CUDAGraph] = field(default_factory=dict)
+    pool: object = field(default_factory=torch.cuda.graph_pool_handle)
 
     def opens(self) -> Iterable[tuple[str, str, int, Sequence[Resource]]]:
         """The buffers that its graphs read."""
@@ -90,7 +92,7 @@ class GraphRunner(Runner):
         graph = torch.cuda.CUDAGraph()
         with (
             mark(phase="capture", slot=slot),
-            torch.cuda.graph(graph, stream=self.streams.compute),
+            torch.cuda.graph(graph, pool=self.pool, stream=self.streams.compute),
         ):
             self.forward(bucket, slot)
         return graph
