@@ -43,10 +43,11 @@ class Stall:
     def __str__(self) -> str:
         times = f"{self.count} time{'s' if self.count != 1 else ''}"
         noun = {"copy": "copies", "replay": "replays"}.get(self.waited_for.split()[-1], "kernels")
-        far = f" {self.back} {noun} back" if self.back > 1 else ""
-        what = f"the {self.waited_for} at {self.waited_loc}{far}" if self.back else "the call's own work"
+        far = f"{self.back} {noun} back in" if self.back > 1 else "of"
+        what = f"the {self.waited_for} at {self.waited_loc}, {far} the same step"
+        what = what if self.back else "what it issued itself"
         allows = f"; it allows rewriting {', '.join(sorted(self.buffers))}" if self.buffers else ""
-        return f"{self.what} at {self.loc}, {times}: waits for {what}, of the same step{allows}"
+        return f"{self.what} at {self.loc}, {times}: waits for {what}{allows}"
 
 
 class Evidence:
