@@ -30,7 +30,8 @@ class Said:
         """Give the write on the last of `lines` its value."""
         if self._written != (record.span,):
             raise Unsayable("a label that does not follow the write of just its bytes")
-        lines[-1] += f" as {self._name('v', record.value)}"
+        work, space, wants = lines[-1].partition(" want ")
+        lines[-1] = f"{work} as {self._name('v', record.value)}{space}{wants}"
         self._written = ()
 
     def want(self, record: r.Want) -> None:
@@ -52,7 +53,7 @@ class Said:
             if not any(lo < want.span[1] and want.span[0] < hi for lo, hi in read):
                 raise Unsayable("a want that the next operation does not read")
             body[-2 if waits else -1] += f" want {self._ref(want.span)}={self._name('v', want.value)}"
-        self._written = () if waits or self._wants else _written(record)
+        self._written = () if waits else _written(record)
         self._wants = []
 
     def end(self) -> None:
