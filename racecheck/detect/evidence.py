@@ -35,7 +35,7 @@ class Stall:
     loc: r.Loc
     waited_for: str
     waited_loc: r.Loc
-    count: int = 0
+    count: int = 0  # of those after which further work was issued
     back: int = 0  # 0: its own work; else at closest the so-many-th last from that line
     buffers: set[str] = field(default_factory=set)  # whose rewrite the wait allowed
     record: r.Record | None = field(default=None, repr=False, compare=False)  # the latest occurrence
@@ -57,7 +57,7 @@ class Evidence:
         self.buffers: dict[str, BufferEvidence] = {}
         self.device_rewrites = 0  # device memory that one stream wrote after another chain had used it
         self.staging_used = False  # did device work ever touch host memory?
-        self.stalls: dict[tuple[str, r.Loc, r.Loc], Stall] = {}  # by what waits where, and for which line
+        self.held: dict[tuple[str, r.Loc, r.Loc], Stall] = {}  # by what waits where, and for which line
         self._last_use: dict[str, dict[int, Access]] = {}  # buffer -> first byte -> latest device read
         self._counted: dict[str, Access] = {}  # buffer -> the access counted last, as it may span ranges
 
@@ -65,6 +65,14 @@ class Evidence:
     def rewrites(self) -> int:
         """Rewrites of all buffers."""
         return sum(buffer.rewrites for buffer in self.buffers.values())
+
+    @property
+    def stalls(self) -> list[Stall]:
+        """Waits that held up further work, the most frequent first."""
+        return sorted(
+            (stall for stall in self.held.values() if stall.count),
+            key=lambda stall: (-stall.count, stall.loc, stall.what, stall.waited_loc),
+        )
 
     def declare(self, owner: Object) -> None:
         """A named staging buffer exists: it is listed even if the run never rewrites it."""
@@ -114,7 +122,7 @@ class Evidence:
             for use in self._last_use.get(owner.group, {}).values()
         ):
             entry.open_windows += 1
-        for stall in self.stalls.values():
+        for stall in self.held.values():
             if any(cause is stall.record for cause in causes):
                 stall.buffers.add(owner.group)
         for prior, cause in zip(priors, causes, strict=True):

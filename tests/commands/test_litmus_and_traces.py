@@ -223,6 +223,8 @@ def test_check_tells_stalls(run):
         },
         {"record": "acquire", "scope": "stream", "target": "s"},
         {"record": "host_access", "writes": [[0, 8]]},
+        {"record": "device_op", "stream": "s", "node": {"kind": "kernel", "reads": [[64, 72]]}},
+        {"record": "event_record", "event": "e", "stream": "s"},
     ]
     lines = [
         {"format": "racecheck-trace/1"},

@@ -12,8 +12,9 @@ from racecheck.trace import records as r
 
 
 def stalls(program: Program) -> list[Stall]:
-    """What the run's evidence lists."""
-    return list(program.judge().evidence.stalls.values())
+    """What the evidence lists when the run goes on after its last record."""
+    program.op("s").record("last")
+    return program.judge().evidence.stalls
 
 
 def test_a_wait_for_work_of_the_same_step():
@@ -67,6 +68,14 @@ def test_what_is_no_stall(program):
     assert stalls(program) == []
 
 
+def test_the_last_wait_of_a_run_holds_nothing_up():
+    """Nothing comes after it that could have been issued earlier."""
+    program = Program().at(1).op("s", writes="D").record("e").sync("e")
+    assert program.judge().evidence.stalls == []
+    assert program.record("f").judge().evidence.stalls == []
+    assert len(stalls(program)) == 1
+
+
 def test_a_second_wait_for_the_same_work_holds_nobody():
     """The host knew already."""
     program = Program().at(1).op("s", writes="D").record("e").sync("e").sync("e").sync_stream("s")
@@ -105,7 +114,7 @@ def test_a_ring_that_laps_within_a_step():
     """Clean, and the host waits for a copy eight calls back: the wait allows the rewrite."""
     detector = ring(8).judge()
     assert detector.verdict == "clean"
-    (stall,) = detector.evidence.stalls.values()
+    (stall,) = detector.evidence.stalls
     assert (stall.count, stall.back, stall.buffers) == (2 * 20, 8, {"ring"})
     assert describe_evidence(detector.evidence, 200).splitlines()[-1] == (
         "stall: event sync at program.py:100, 40 times: waits for the h2d copy at program.py:102, "
@@ -128,4 +137,4 @@ def test_a_ring_as_long_as_the_step():
     """It waits for the step before only."""
     detector = ring(8, layers=8, steps=3).judge()
     assert detector.verdict == "clean"
-    assert detector.evidence.stalls == {}
+    assert detector.evidence.stalls == []
