@@ -152,11 +152,12 @@ def test_stalls_are_a_note_below_the_certificate(rows: int) -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"back": 0, "what": "blocking d2h copy", "buffers": set()}, "blocking d2h copy at engine/ring.py:12, "
-         "20 times: waits for what it issued itself"),
-        ({"back": 1, "count": 1}, "1 time: waits for the h2d copy at engine/ring.py:15, of the same step; it"),
+        ({"back": 0, "what": "blocking d2h copy"},
+         "blocking d2h copy at engine/ring.py:12, 20 times: waits for what it issued itself"),
+        ({"back": 1, "count": 1},
+         "1 time: waits for the h2d copy at engine/ring.py:15, of the same step; it"),
         ({"waited_for": "replay", "back": 2}, "the replay at engine/ring.py:15, 2 replays back in the same"),
-        ({"waited_for": "kernel mul", "back": 3}, "the kernel mul at engine/ring.py:15, 3 kernels back in the"),
+        ({"waited_for": "kernel mul", "back": 3}, "the kernel mul at engine/ring.py:15, 3 kernels back in"),
     ],
 )  # fmt: skip
 def test_a_stall_in_words(changes: dict[str, Any], told: str) -> None:
