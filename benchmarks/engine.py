@@ -16,6 +16,7 @@ import random
 import statistics
 import time
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def serve(spec: ModelSpec, requests: list[Request], **settings: Any) -> dict[str
     built = time.perf_counter() - start
     ends: list[float] = []
     tokens = engine.run(requests, on_step=lambda batch: ends.append(time.perf_counter()))
-    steps = [1e3 * (b - a) for a, b in zip(ends[10:], ends[11:], strict=False)]
+    steps = [1e3 * (b - a) for a, b in pairwise(ends[10:])]
     memory = torch.cuda.max_memory_allocated() / 2**30
     del engine
     gc.collect()
@@ -111,14 +112,14 @@ def main() -> None:
     rows = []
     for model in arguments.models:
         rows += measure(model, arguments.preset, arguments.requests, arguments.tokens)
+    for row in rows:
+        row |= {"requests": arguments.requests, "tokens": arguments.tokens}
     record = {
         "date": date.today().isoformat(),
         "gpu": torch.cuda.get_device_name(),
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
         "python": platform.python_version(),
-        "requests": arguments.requests,
-        "tokens": arguments.tokens,
         "rows": rows,
     }
     arguments.out.parent.mkdir(parents=True, exist_ok=True)

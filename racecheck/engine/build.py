@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from racecheck.engine.config import EngineConfig, Parts
+from racecheck.engine.models.spec import DecoderSpec
 from racecheck.engine.node import Node
-from racecheck.engine.resources import Resource
+from racecheck.engine.resources import KV, Attention, Extent, Resource
 from racecheck.engine.runners import GraphKey, Runner, Streams, Walk
 from racecheck.errors import UsageError
 
@@ -26,6 +27,15 @@ class Builder:
         self._pool = torch.cuda.graph_pool_handle()
         self._graphs: dict[str, dict[GraphKey, torch.cuda.CUDAGraph]] = {}
         self._unknown = dict(config.walks)
+
+    def cache(self, prefix: str, spec: DecoderSpec) -> tuple[KV, Attention]:
+        """The paged cache of a decoder, and the attention that goes with it."""
+        parts, extent, dtype = self.parts, Extent.of(spec.limits), self.spec.dtype
+        latent = spec.stack.latent is not None
+        make_kv = parts.latent_kv if latent else parts.kv
+        make_attention = parts.latent_attention if latent else parts.attention
+        kv: Any = make_kv(f"{prefix}kv", extent, spec.stack, dtype, spec.limits.page_size)
+        return kv, make_attention(f"{prefix}attention", extent, kv, dtype)
 
     def node(self, name: str, resources: Sequence[Resource], walks: Sequence[tuple[Walk, str]]) -> Node:
         """A node of `walks`, each with the runner it has unless the configuration says otherwise."""

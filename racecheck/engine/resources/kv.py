@@ -35,7 +35,7 @@ class KV(Resource):
         self.page_size = page_size
         self.width = -(-extent.length // page_size)  # pages of the longest request
         self.num_pages = 1 + (extent.rows - 1) * self.width
-        self.heads = stack.kv_heads
+        self.heads = self.heads_of(stack)
         self._extent = extent
         self.allocate(stack, dtype)
         self._page_index = torch.arange(self.width, dtype=torch.int32, device="cuda")  # [P]
@@ -55,6 +55,10 @@ class KV(Resource):
     def index_capacity(self) -> int:
         """Entries of the page list: every request of a step may list all its pages, shared ones too."""
         return self._extent.requests * self.width
+
+    def heads_of(self, stack: StackSpec) -> int:
+        """Cached heads: a head is a page of its own."""
+        return stack.kv_heads
 
     def allocate(self, stack: StackSpec, dtype: torch.dtype) -> None:
         """Make the cache itself."""

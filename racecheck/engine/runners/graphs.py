@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -28,12 +28,12 @@ class GraphKey(NamedTuple):
 class GraphRunner(Runner):
     """A runner with one CUDA graph per (bucket, slot), each reading its slot's device twins.
 
-    `graphs` may be another runner's: walks of one label replay the same ones. `pool` is one memory pool for all
-    graphs of an engine: they run one after the other and leave nothing in it that is needed later.
+    `graphs` may be another runner's: walks of one label replay the same ones. `pool` is one memory pool for
+    all graphs of an engine: they run one after the other and leave nothing in it that is needed later.
     """
 
     graphs: dict[GraphKey, torch.cuda.CUDAGraph] = field(default_factory=dict)
-    pool: object = field(default_factory=torch.cuda.graph_pool_handle)
+    pool: Any = field(default_factory=torch.cuda.graph_pool_handle)  # torch keeps the type to itself
 
     def opens(self) -> Iterable[tuple[str, str, int, Sequence[Resource]]]:
         """The buffers that its graphs read."""

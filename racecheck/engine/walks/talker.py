@@ -21,12 +21,11 @@ class TalkerParts:
     """Weights, resources and device state of a talker; `prefix` tells its resources from others'."""
 
     def __init__(self, build: Builder, spec: TalkerSpec, weights: Weights, prefix: str = "") -> None:
-        parts, dtype, extent = build.parts, build.spec.dtype, Extent.of(spec.limits)
+        parts, extent = build.parts, Extent.of(spec.limits)
         self.spec = spec
         self.net = Talker(spec, weights)
         self.predictor = CodePredictor(spec, weights)
-        self.kv = parts.kv(f"{prefix}kv", extent, spec.stack, dtype, spec.limits.page_size)
-        self.attention = parts.attention(f"{prefix}attention", extent, self.kv, dtype)
+        self.kv, self.attention = build.cache(prefix, spec)
         self.position = parts.position(f"{prefix}position", extent)
         self.sampler = parts.sampler("talker_sampler", extent, spec.sampling, spec.stack.vocab, range(1))
         self.code_sampler = parts.sampler(
