@@ -27,7 +27,7 @@ class Node:
         for runner in self.runners.values():
             for label, kind, slots, used in runner.opens():
                 for resource in used:
-                    resource.open(label, kind, slots)
+                    resource.open(label, kind, slots, runner.walk.buckets)
         for resource in resources:
             resource.build()
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from racecheck.engine.models.spec import Limits
-from racecheck.engine.request import Batch, Request
+from racecheck.engine.request import Batch, Request, Shape
 from racecheck.staging import PinnedBuffer
 from racecheck.trace import mark
 
@@ -54,7 +54,7 @@ class Resource:
     def __init__(self, name: str) -> None:
         self.name = name
         self.needs: dict[str, int] = {}  # runner -> the slots it rotates through
-        self.labels: list[str] = []
+        self.labels: dict[str, Sequence[Shape]] = {}  # label -> buckets; exact shapes where there are none
         self.buffers: list[PinnedBuffer] = []
         self._declared: dict[int, tuple[Batch, Layout]] = {}
 
@@ -63,11 +63,10 @@ class Resource:
         """Copies of the buffers: as many as the runner that uses most."""
         return max(self.needs.values(), default=1)
 
-    def open(self, label: str, runner: str, slots: int) -> None:
+    def open(self, label: str, runner: str, slots: int, buckets: Sequence[Shape]) -> None:
         """Steps labelled `label` will be planned, by a runner that rotates through `slots`."""
         self.needs[runner] = max(slots, self.needs.get(runner, 1))
-        if label not in self.labels:
-            self.labels.append(label)
+        self.labels[label] = () if label == EAGER else buckets
 
     def build(self) -> None:
         """All labels are known: stage the buffers."""

@@ -35,6 +35,7 @@ class KV(Resource):
         self.page_size = page_size
         self.width = -(-extent.length // page_size)  # pages of the longest request
         self.num_pages = 1 + (extent.rows - 1) * self.width
+        self.stack = stack
         self.heads = self.heads_of(stack)
         self._extent = extent
         self.allocate(stack, dtype)
@@ -99,7 +100,7 @@ class KV(Resource):
         """The pages of every request up to its last position, and where its new tokens go."""
         indices, indptr = [], [0]
         for entry in batch.entries:
-            indices += self._pages[entry.id][: -(-entry.end // self.page_size)]
+            indices += self.pages_of(entry)
             indptr.append(len(indices))
         slots = [self._slot(entry, position) for _, entry, position in batch.tokens()]
         return (
@@ -107,6 +108,10 @@ class KV(Resource):
             padded(indptr, self._extent.requests + 1, len(indices), torch.int32),
             padded(slots, self._extent.tokens, 0, torch.int64),  # offset 0 of the sink
         )
+
+    def pages_of(self, entry: Entry) -> list[int]:
+        """The pages of a request up to the last position of this step."""
+        return self._pages[entry.id][: -(-entry.end // self.page_size)]
 
     def write_slots(self, slot: int, tokens: int) -> Tensor:
         """Where the step's tokens are written, by head: int64 [T, K] into [pages * K * page_size]."""
