@@ -1,9 +1,9 @@
 """FlashInfer as the attention backend: needs a GPU and the extra `gpu`.
 
 Its wrappers are planned like `Attention`'s: C++ code fills a pinned integer workspace of the wrapper's own
-and copies it without waiting, so a wrapper that is planned again must not have a step in flight. Each captured
-bucket has a wrapper a slot, and eager steps have one a slot, for both kinds of kernel: decode where every
-request has one token, prefill where tokens are packed.
+and copies it without waiting, so a wrapper that is planned again must not have a step in flight. Each
+captured bucket has a wrapper a slot, and eager steps have one a slot, for both kinds of kernel: decode where
+every request has one token, prefill where tokens are packed.
 
     Engine(config, replace(Parts(), attention=FlashInferAttention))
 """
@@ -52,6 +52,18 @@ class FlashInferAttention(Attention):
         self._flashinfer = _import()
         self._scratch = torch.zeros(FLOAT_WORKSPACE, dtype=torch.uint8, device="cuda")
         self.wrappers: dict[tuple[str, Shape | bool, int], Any] = {}
+        self._planned: dict[int, Shape] = {}  # wrapper -> the shape it was last planned for
+
+    def build(self) -> None:
+        """Besides the schedules, a wrapper for each captured bucket and slot, planned for padding alone.
+
+        A plan waits for the device, so none can be made while capturing.
+        """
+        super().build()
+        for label, buckets in self.labels.items():
+            for bucket in buckets:
+                for slot in range(self.num_slots):
+                    self._plan_wrapper(self.wrapper(label, bucket, slot), Batch(0, label, ()), bucket)
 
     def plan(self, step: int, label: str, slot: int) -> None:
         """Stage the schedule, then plan the wrapper; a bucket's unused rows read one position of the sink."""
@@ -59,7 +71,7 @@ class FlashInferAttention(Attention):
         batch = self._declared[step][0]
         exact = Shape(batch.size, batch.num_tokens)
         shape = min((bucket for bucket in self.labels[label] if bucket.holds(exact)), default=exact)
-        self._plan_wrapper(self.wrapper(label, shape, slot), self._pages(batch, shape), shape)
+        self._plan_wrapper(self.wrapper(label, shape, slot), batch, shape)
 
     def wrapper(self, label: str, shape: Shape, slot: int) -> Any:
         """The wrapper of a bucket, or of eager steps of this kind, in `slot`."""
@@ -70,10 +82,10 @@ class FlashInferAttention(Attention):
         return self.wrappers[key]
 
     def schedule(self, label: str, slot: int, shape: Shape) -> Any:
-        """The schedule of the slot with its wrapper, which a capture finds planned for padding alone."""
+        """The schedule of the slot with its wrapper; an eager warm-up finds it planned for padding alone."""
         wrapper = self.wrapper(label, shape, slot)
-        if not hasattr(wrapper, "_plan_info") or wrapper._plan_info is None:
-            self._plan_wrapper(wrapper, self._pages(Batch(0, label, ()), shape), shape)
+        if self._planned.get(id(wrapper)) != shape:
+            self._plan_wrapper(wrapper, Batch(0, label, ()), shape)
         return Planned(*super().schedule(label, slot, shape), wrapper)
 
     def begin(self, slot: int, schedule: Any) -> Callable[..., Tensor]:
@@ -118,7 +130,9 @@ class FlashInferAttention(Attention):
             *(torch.tensor(values, dtype=torch.int32) for values in (tokens, indptr, indices, last_page))
         )
 
-    def _plan_wrapper(self, wrapper: Any, pages: Pages, shape: Shape) -> None:
+    def _plan_wrapper(self, wrapper: Any, batch: Batch, shape: Shape) -> None:
+        self._planned[id(wrapper)] = shape
+        pages = self._pages(batch, shape)
         heads, dim = self._kv.stack.heads, self._kv.stack.head_dim
         common = {"sm_scale": 1.0, "q_data_type": self._dtype, "kv_data_type": self._dtype}
         sizes = (heads, self._kv.heads, dim, self._kv.page_size)
