@@ -18,6 +18,7 @@ from racecheck.errors import UsageError
 from racecheck.trace import announcer, flusher, scope, thread_name
 from racecheck.trace import records as r
 from racecheck.virtual.backend import register_backend
+from racecheck.virtual.exploring import Exploration, Raised, explore
 from racecheck.virtual.faults import raise_unheard
 from racecheck.virtual.lag import Lag, as_lag
 from racecheck.virtual.machine import Machine, set_machine
@@ -26,7 +27,7 @@ from racecheck.virtual.patch import patched
 from racecheck.virtual.threads import traced_locks
 from racecheck.virtual.workers import modes
 
-__all__ = ["register", "virtual_cuda"]
+__all__ = ["Exploration", "Raised", "explore", "register", "virtual_cuda"]
 
 
 @contextmanager

@@ -46,6 +46,8 @@ class Heap:
         pool = capture.pool if capture is not None else stream.key
         block, reused = machine.devices[stream.device].memory.allocate(nbytes, pool)
         name = f"device memory of {nbytes} bytes"
+        if machine.history is not None:
+            machine.history.took(block.bytes.data, pinned=False)
         machine.tell(r.Alloc, span=block.bytes.span, kind="device", reuse=reused, name=name)
         return block
 
@@ -53,6 +55,8 @@ class Heap:
         """A flat uint8 CPU tensor in pinned memory."""
         self.reclaim()
         tensor, block = self.pinned.allocate(max(nbytes, 1))
+        if self._machine.history is not None:
+            self._machine.history.took(block.data, pinned=True)
         name = f"pinned memory of {nbytes} bytes"
         # The pool does not wait for replays that read a block they captured: those accesses still count.
         reuse, block.captured = block.captured, False
