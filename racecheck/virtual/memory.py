@@ -120,7 +120,7 @@ class PinnedBlock:
     hi: int
     uses: list[Completion] = field(default_factory=list)
     snapshot: np.ndarray | None = None  # the staged bytes as the trace knows them
-    captured: bool = False  # only captured copies used it, and the pool knows nothing of those
+    captured: bool = False  # only captured copies or kernels used it: the pool knows nothing of those
 
     def __post_init__(self) -> None:
         self._storage = torch.from_numpy(self.data).untyped_storage()
