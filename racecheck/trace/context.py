@@ -141,3 +141,14 @@ def thread_name() -> str:
         name = known.setdefault(names, names.give(threading.current_thread()))
     _local.latest = names, name
     return name
+
+
+@contextmanager
+def acting(name: str) -> Iterator[None]:
+    """Inside, the calling thread stands for host thread `name`: one plays several, in a fixed order."""
+    outer = getattr(_local, "latest", None)
+    _local.latest = _names[-1], name
+    try:
+        yield
+    finally:
+        _local.latest = outer

@@ -338,7 +338,7 @@ def compare(steps) -> None:
     assert found.schedules <= count
 
 
-@settings(REPEATABLE, max_examples=40)
+@settings(REPEATABLE, max_examples=30)
 @given(st.lists(STEP, min_size=3, max_size=7))
 def test_both_find_the_same_outcomes(steps):
     """Pruning loses none, and never costs a run."""
