@@ -28,6 +28,11 @@ def spread(value: bytes, size: int) -> torch.Tensor:
     return torch.frombuffer(bytearray((value * (size // WIDTH + 1))[:size]), dtype=torch.uint8)
 
 
+def digits(tensor: torch.Tensor) -> str:
+    """The bytes of a tensor, in short: how a value is told from another."""
+    return value_of(bytes(tensor.tolist())).hex()
+
+
 def _work(
     reads: list[torch.Tensor], writes: list[torch.Tensor], seen: torch.Tensor, who: str, value: str
 ) -> None:

@@ -18,6 +18,7 @@ OVERLAP = "a copy between overlapping bytes: PyTorch refuses it"
 PAGEABLE_KERNEL = "device work on pageable memory: it reaches device and pinned memory only"
 HOST_ON_DEVICE = "a host access to device memory: the CPU reaches it by copies only"
 DIRECTION = "{}: it names memory of another kind"
+OTHER_KIND = "{} gets the block of {}, memory of another kind"
 TWICE = "{} is allocated twice under one name"
 TWO_STREAMS = "{} is freed on several streams: PyTorch frees on the stream of the allocation"
 RECYCLED = "{} gets the block of {} at once, though that went back in stream order or to a guarded pool"
@@ -96,6 +97,8 @@ def _of_allocation(program: p.Program, kind: dict[str, str]) -> Iterator[str]:
             case p.Alloc(name=name, aliases=str(old), after_uses=after):
                 if after != (root[old] in dead):
                     yield (UNRETURNED if after else RECYCLED).format(name, old)
+                if kind[name] != kind[old]:
+                    yield OTHER_KIND.format(name, old)
                 root[name] = name if after else root[old]
             case p.Alloc(name=name):
                 root[name] = name

@@ -18,7 +18,6 @@ begins. A copy to the device is followed by a look at what it brought.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,8 +25,9 @@ import torch
 
 from racecheck.litmus import names
 from racecheck.litmus import program as p
-from racecheck.litmus.device_ops import WIDTH, device_work, spread, value_of
-from racecheck.litmus.expressible import kinds, owners
+from racecheck.litmus.device_ops import WIDTH, device_work, digits, spread, value_of
+from racecheck.litmus.places import Buffers, Streams
+from racecheck.litmus.turns import Locks, hand_over
 from racecheck.trace import acting
 
 Outcome = tuple[tuple[str, str], ...]  # each consumer and the bytes it found, in hexadecimal digits
@@ -54,14 +54,11 @@ class _Run:
     def __init__(self, program: p.Program, ask: bool) -> None:
         self.program = program
         self.ask = ask
-        self.kinds, self.owners = kinds(program), owners(program)
-        highest = max((ref.hi or 0 for s in program.statements for ref in names.refs(s)), default=0)
-        self.size = (highest // WIDTH + 1) * WIDTH
-        self.buffers: dict[str, torch.Tensor] = {}
-        self.streams: dict[str, Any] = {"legacy": torch.cuda.default_stream()}
+        self.streams = Streams()
+        self.buffers = Buffers(program, self.streams)
+        self.locks = Locks(program)
         self.events: dict[str, Any] = {}
         self.graphs: dict[str, Any] = {}
-        self.locks: dict[int, Any] = {}  # one for each await, by identity of the statement
         self.found: list[tuple[str, str]] = []
         self.lookers: list[str] = []
         most = sum(2 * len(s.nodes) if isinstance(s, p.Graph) else 2 for s in program.statements)
@@ -70,10 +67,9 @@ class _Run:
     def outcome(self, order: Sequence[p.Statement]) -> Outcome:
         """Run the statements in this order."""
         threads = sorted({statement.thread for statement in order} - {"main"})
-        for statement in self.program.statements:
-            if isinstance(statement, p.Alloc) and statement.aliases is None:
-                self.allocate(statement.name)
-        torch.cuda.synchronize()
+        with acting("main"):
+            self.buffers.allocate_all()
+            torch.cuda.synchronize()
         for thread in threads:
             hand_over("main", thread)
         for statement in order:
@@ -88,7 +84,7 @@ class _Run:
         """What everybody found, and what lies in memory in the end."""
         torch.cuda.synchronize()
         seen = zip(self.lookers, self.seen.tolist(), strict=False)
-        left = [(f"{name} in the end", digits(tensor)) for name, tensor in sorted(self.buffers.items())]
+        left = [(f"{name} in the end", digits(tensor)) for name, tensor in self.buffers.living()]
         return (*self.found, *((who, bytes(value).hex()) for who, value in seen), *left)
 
     # -- statements ----------------------------------------------------------------------------
@@ -97,46 +93,35 @@ class _Run:
         """Carry out one statement."""
         match statement:
             case p.Alloc(aliases=str(old), after_uses=after):
-                self.allocate(statement.name, old) if after else self.share(statement.name, old)
+                self.buffers.recycle(statement.name, old) if after else self.buffers.share(
+                    statement.name, old
+                )
             case p.HostAccess():
                 self.host(statement)
             case p.Work(stream=str(stream)):
-                with torch.cuda.stream(self.stream(stream)):
+                with torch.cuda.stream(self.streams.get(stream)):
                     self.work(statement, f"line {statement.line}")
             case p.EventOp(op="record", event=event, stream=stream):
-                self.event(event).record(self.stream(stream))
+                self.event(event).record(self.streams.get(stream))
             case p.EventOp(event=event, stream=stream):
-                self.stream(stream).wait_event(self.event(event))
+                self.streams.get(stream).wait_event(self.event(event))
             case p.WaitStream(stream=stream, source=source):
-                self.stream(stream).wait_stream(self.stream(source))
+                self.streams.get(stream).wait_stream(self.streams.get(source))
             case p.Sync():
                 self.sync(statement)
             case p.HandOver():
-                self.hand_over(statement)
+                self.locks.hand_over(statement)
             case p.Release():
-                self.give_back(statement)
+                self.buffers.give_back(statement)
             case p.Graph():
                 self.capture(statement)
             case p.Replay(graph=graph, stream=stream):
-                with torch.cuda.stream(self.stream(stream)):
+                with torch.cuda.stream(self.streams.get(stream)):
                     self.graphs[graph].replay()
-
-    def allocate(self, name: str, after: str | None = None) -> None:
-        """Memory with bytes of its own in it; in the place of a block that was given back: as it comes."""
-        kind, owner = self.kinds[name], self.owners.get(name if after is None else after, "legacy")
-        with torch.cuda.stream(self.stream(owner)):
-            device = "cuda" if kind == "device" else "cpu"
-            pinned = kind in ("pinned", "mapped")
-            self.buffers[name] = torch.empty(self.size, dtype=torch.uint8, device=device, pin_memory=pinned)
-            self.buffers[name].copy_(spread(value_of("before", name), self.size))
-
-    def share(self, name: str, old: str) -> None:
-        """Another name for the same bytes."""
-        self.buffers[name] = self.buffers[old]
 
     def host(self, access: p.HostAccess) -> None:
         """The CPU reads or writes now."""
-        where, target = f"line {access.line}", self.bytes(access.ref)
+        where, target = f"line {access.line}", self.buffers.bytes(access.ref)
         if access.is_write:
             value = value_of("value", access.value) if access.value else value_of("host", where)
             target.copy_(spread(value, target.numel()))
@@ -146,14 +131,17 @@ class _Run:
     def work(self, work: p.Work, where: str) -> None:
         """A copy, kernel or host function on the current stream, or into its capture."""
         if work.kind in ("kernel", "hostfn"):
-            reads, writes = list(map(self.bytes, work.reads)), list(map(self.bytes, work.writes))
+            reads, writes = (
+                list(map(self.buffers.bytes, work.reads)),
+                list(map(self.buffers.bytes, work.writes)),
+            )
             self.issue(reads, writes, f"{where}: {work.kind}", work.value or "")
             return
-        source, target = self.bytes(work.reads[0]), self.bytes(work.writes[0])
+        source, target = self.buffers.bytes(work.reads[0]), self.buffers.bytes(work.writes[0])
         length = min(source.numel(), target.numel())
-        late = work.kind != "memcpy_h2d" or self.kinds[work.reads[0].name] == "pageable"
+        late = work.kind != "memcpy_h2d" or self.buffers.kinds[work.reads[0].name] == "pageable"
         target[:length].copy_(source[:length], non_blocking=late)
-        if late and self.kinds[work.writes[0].name] == "device":
+        if late and self.buffers.kinds[work.writes[0].name] == "device":
             self.issue([target], [], f"{where}: {work.kind} to {work.writes[0]}", "")
 
     def issue(self, reads: list[torch.Tensor], writes: list[torch.Tensor], who: str, value: str) -> None:
@@ -167,38 +155,11 @@ class _Run:
             torch.cuda.synchronize()
             return
         is_stream = sync.target in names.streams(self.program)
-        target = self.stream(sync.target) if is_stream else self.event(sync.target)
+        target = self.streams.get(sync.target) if is_stream else self.event(sync.target)
         if sync.outcome is None:
             target.synchronize()
         elif self.ask and target.query() != (sync.outcome == "done"):
             raise NotListed(f"line {sync.line}: {sync.target} is not {sync.outcome}")
-
-    def hand_over(self, statement: p.HandOver) -> None:
-        """The latest signal before an await releases the lock that the await acquires."""
-        if statement.op == "signal":
-            for await_ in awaits(self.program, statement):
-                lock = self.locks[id(await_)] = threading.Lock()
-                lock.acquire()
-                lock.release()
-        else:
-            self.locks[id(statement)].acquire()
-
-    def give_back(self, release: p.Release) -> None:
-        """The block may belong to somebody else from now on."""
-        tensor = self.buffers[release.ref.name]
-        if release.op == "free" and release.stream is None:
-            with torch.cuda.stream(torch.cuda.Stream()):
-                target = self.bytes(release.ref)
-                target.copy_(spread(value_of("freed"), target.numel()))
-            return
-        if release.op == "release" and tensor.is_cuda:
-            for stream in self.streams.values():
-                tensor.record_stream(stream)
-        self.buffers = {name: held for name, held in self.buffers.items() if held is not tensor}
-        if release.stream is not None:
-            del tensor
-            with torch.cuda.stream(self.stream(release.stream)):
-                torch.empty(self.size, dtype=torch.uint8, device="cuda").zero_()
 
     def capture(self, graph: p.Graph) -> None:
         """Capture the nodes, without the wait that `torch.cuda.graph` begins with."""
@@ -211,46 +172,8 @@ class _Run:
 
     # -- names ---------------------------------------------------------------------------------
 
-    def bytes(self, ref: p.Ref) -> torch.Tensor:
-        """The bytes of a reference."""
-        whole = self.buffers[ref.name]
-        return whole if ref.hi is None else whole[ref.lo : ref.hi]
-
-    def stream(self, name: str) -> Any:
-        """The stream of that name, made when it is first used."""
-        if name not in self.streams:
-            self.streams[name] = torch.cuda.Stream()
-        return self.streams[name]
-
     def event(self, name: str) -> Any:
         """The event of that name, made when it is first named."""
         if name not in self.events:
             self.events[name] = torch.cuda.Event()
         return self.events[name]
-
-
-def hand_over(giver: str, taker: str) -> None:
-    """All that host thread `giver` did comes before what `taker` does next."""
-    lock = threading.Lock()
-    with acting(giver):
-        lock.acquire()
-        lock.release()
-    with acting(taker):
-        lock.acquire()
-
-
-def awaits(program: p.Program, signal: p.HandOver) -> list[p.HandOver]:
-    """The awaits that continue after this signal: those before the next signal of its name."""
-    later = program.statements[next(i for i, s in enumerate(program.statements) if s is signal) + 1 :]
-    found = []
-    for statement in later:
-        if isinstance(statement, p.HandOver) and statement.name == signal.name:
-            if statement.op == "signal":
-                break
-            found.append(statement)
-    return found
-
-
-def digits(tensor: torch.Tensor) -> str:
-    """The bytes of a tensor, in short: how a value is told from another."""
-    return value_of(bytes(tensor.tolist())).hex()

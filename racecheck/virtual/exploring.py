@@ -91,12 +91,12 @@ def explore(program: Program, *, devices: int = 1, limit: int = 10_000, patience
     schedules, more = 0, True
     start = _random_states()
     while more and schedules < limit:
-        _restore(start)
         outcome = _run(program, explorer, devices)
         schedules += 1
         taken = tuple(explorer.taken)
         simplest[outcome] = min(simplest.get(outcome, taken), taken, key=_effort)
         more = explorer.advance()
+        _restore(start)
     tokens = {outcome: token_of(taken) for outcome, taken in simplest.items()}
     return Exploration(tokens, schedules, explorer.states, explorer.pruned, not more)
 

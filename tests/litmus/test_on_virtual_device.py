@@ -15,10 +15,10 @@ from racecheck.detect import Detector
 from racecheck.errors import UnsupportedOperation
 from racecheck.litmus import judge, load, parse
 from racecheck.litmus import program as p
-from racecheck.litmus.device_ops import spread, value_of
+from racecheck.litmus.device_ops import digits, spread, value_of
 from racecheck.litmus.expressible import UNTRACED, obstacle, untraced
 from racecheck.litmus.schedules import Shown, differences, in_program_order, listings, show
-from racecheck.litmus.torch_program import digits, run
+from racecheck.litmus.torch_program import run
 from racecheck.trace import subscribe
 from racecheck.virtual.events import Event
 from racecheck.virtual.machine import Machine
@@ -175,6 +175,7 @@ def test_a_limit_is_said():
         ("alloc pageable P / alloc device D / graph g { h2d P -> D }", "pageable side"),
         ("alloc device D / d2d D[0:8] -> D[4:12] on s", "overlapping"),
         ("alloc device D / free D / alloc device D", "allocated twice"),
+        ("alloc device D / alloc pinned E aliases D", "another kind"),
         ("alloc device D / free D on s / alloc device E aliases D", "at once"),
         ("alloc device D / alloc device E aliases D after uses", "nobody gave that back"),
         ("alloc device D / release D / kernel reads D on s", "used after"),

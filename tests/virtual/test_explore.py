@@ -14,7 +14,8 @@ import racecheck
 from racecheck.errors import Inconclusive, UnsupportedOperation, UsageError
 from racecheck.virtual import Raised, explore
 from racecheck.virtual.history import History
-from racecheck.virtual.machine import Machine
+from racecheck.virtual.lag import SWITCH
+from racecheck.virtual.machine import Machine, machine
 
 REPEATABLE = settings(derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -221,6 +222,17 @@ def test_threads_are_told_apart_and_need_not_confuse_it():
         return x
 
     assert explore(program).assert_one_outcome() == (1.0,)
+
+
+def test_every_kind_of_question_is_enumerated():
+    """Also one after the other with no work between: which thread goes on makes a state of its own."""
+
+    def program():
+        return [machine().scheduler.lag.decide(SWITCH, 3) for _ in range(2)]
+
+    found = explore(program)
+    assert set(found.outcomes) == {(one, two) for one in range(3) for two in range(3)}
+    assert (found.schedules, found.states, found.pruned) == (9, 4, 0)
 
 
 # -- limits and refusals -------------------------------------------------------------------------
