@@ -24,6 +24,7 @@ from racecheck.virtual import hostwatch
 from racecheck.virtual.machine import Machine
 from racecheck.virtual.memory import PinnedBlock
 from racecheck.virtual.ops import Shape
+from racecheck.virtual.overlap import refuse_overlap
 from racecheck.virtual.queues import Work
 from racecheck.virtual.state import StreamState
 from racecheck.virtual.tensor import BACKEND, DeviceTensor, spans_of
@@ -136,6 +137,7 @@ def _device_to_device(state: Machine, dst: DeviceTensor, src: DeviceTensor) -> N
     target, source = dst.plain(), src.plain()  # not the wrappers: queued work must not keep blocks allocated
     with torch._C._DisableTorchDispatch():
         source.expand(target.shape)  # a shape that does not fit is an error of the call
+    refuse_overlap(target, source)
     same = dst.dtype == src.dtype and target.is_contiguous() and source.is_contiguous()
     node = r.Node(kind="d2d" if same else "kernel", name="copy_", reads=src.spans, writes=dst.spans)
     here, there = state.stream(src.block.device), state.stream(dst.block.device)
