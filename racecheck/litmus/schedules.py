@@ -62,13 +62,13 @@ def show(program: p.Program, limit: int = LIMIT) -> Shown:
     if reason is not None:
         raise UnsupportedOperation(f"{program.path}: cannot be written in PyTorch: {reason}")
     expected = in_program_order(program)
-    patience = 1 + sum(isinstance(s, p.Sync) and s.outcome is not None for s in program.statements)
+    polls = 1 + sum(isinstance(s, p.Sync) and s.outcome is not None for s in program.statements)
     count, complete, right, wrong = 0, True, None, []
     for order in listings(program):
         if count >= limit:
             complete = False
             break
-        found = explore(partial(run, program, order), limit=limit - count, patience=patience)
+        found = explore(partial(run, program, order), limit=limit - count, polls=polls)
         count, complete = count + found.schedules, complete and found.complete
         lines = tuple(statement.line for statement in order)
         for outcome, lag in found.outcomes.items():

@@ -28,7 +28,7 @@ from racecheck.litmus import program as p
 from racecheck.litmus.device_ops import WIDTH, device_work, digits, spread, value_of
 from racecheck.litmus.places import Buffers, Streams
 from racecheck.litmus.turns import Locks, hand_over
-from racecheck.trace import acting
+from racecheck.trace import acting_as
 
 Outcome = tuple[tuple[str, str], ...]  # each consumer and the bytes it found, in hexadecimal digits
 
@@ -67,17 +67,17 @@ class _Run:
     def outcome(self, order: Sequence[p.Statement]) -> Outcome:
         """Run the statements in this order."""
         threads = sorted({statement.thread for statement in order} - {"main"})
-        with acting("main"):
+        with acting_as("main"):
             self.buffers.allocate_all()
             torch.cuda.synchronize()
         for thread in threads:
             hand_over("main", thread)
         for statement in order:
-            with acting(statement.thread):
+            with acting_as(statement.thread):
                 self.step(statement)
         for thread in threads:
             hand_over(thread, "main")
-        with acting("main"):
+        with acting_as("main"):
             return self.result()
 
     def result(self) -> Outcome:

@@ -6,16 +6,16 @@ import threading
 from typing import Any
 
 from racecheck.litmus import program as p
-from racecheck.trace import acting
+from racecheck.trace import acting_as
 
 
 def hand_over(giver: str, taker: str) -> None:
     """All that host thread `giver` did comes before what `taker` does next."""
     lock = threading.Lock()
-    with acting(giver):
+    with acting_as(giver):
         lock.acquire()
         lock.release()
-    with acting(taker):
+    with acting_as(taker):
         lock.acquire()
 
 

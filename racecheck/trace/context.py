@@ -144,8 +144,8 @@ def thread_name() -> str:
 
 
 @contextmanager
-def acting(name: str) -> Iterator[None]:
-    """Inside, the calling thread stands for host thread `name`: one plays several, in a fixed order."""
+def acting_as(name: str) -> Iterator[None]:
+    """What the calling thread does inside is recorded as a thread called `name`."""
     outer = getattr(_local, "latest", None)
     _local.latest = _names[-1], name
     try:

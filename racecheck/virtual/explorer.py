@@ -22,15 +22,15 @@ class _Choice:
 class Explorer:
     """Answers along a known path, then with the first answer everywhere; `advance` makes the next path.
 
-    `patience` is how often a query may find its work pending before something has to retire.
+    `polls` is how often a query may find its work pending before something has to retire.
     """
 
     name = "explore"
 
-    def __init__(self, patience: int) -> None:
+    def __init__(self, polls: int) -> None:
         self.pruned = 0
         self.taken: list[int] = []  # this run's answers
-        self._patience = patience
+        self._polls = polls
         self._seen: set[bytes] = set()
         self._path: list[_Choice] = []
         self._known = 0  # the part of the path that earlier runs have gone
@@ -87,7 +87,7 @@ class Explorer:
         return min(choice.taken, options - 1)
 
     def _new(self, kind: str, options: int) -> int:
-        first = int(kind == RETIRE and self._out_of_patience())
+        first = int(kind == RETIRE and self._polled_enough())
         if not self._branching:
             return first
         state = self._history.state(kind, options)
@@ -99,7 +99,7 @@ class Explorer:
         self._path.append(_Choice(state, options, first))
         return first
 
-    def _out_of_patience(self) -> bool:
+    def _polled_enough(self) -> bool:
         """Is somebody asking about work that was pending too often? Then retiring nothing is no answer."""
         work = self._machine.asked
-        return work is not None and not work.done and work.asked > self._patience
+        return work is not None and not work.done and work.asked > self._polls

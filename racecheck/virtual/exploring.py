@@ -71,22 +71,22 @@ class Exploration:
         return shown[0][0]
 
 
-def explore(program: Program, *, devices: int = 1, limit: int = 10_000, patience: int = 3) -> Exploration:
+def explore(program: Program, *, devices: int = 1, limit: int = 10_000, polls: int = 3) -> Exploration:
     """Run `program` once for every legal schedule that can make a difference.
 
     `program` takes nothing and returns numbers, text, tensors, and lists, tuples or dicts of them; it makes
     everything it uses itself, and is deterministic but for the device (torch's, numpy's and Python's random
     numbers start alike in every run). At most `limit` runs are made; `complete` says whether they were all.
-    A query of work that is still pending is answered so at most `patience` times: what takes more polls to
+    A query of work that is still pending is answered so at most `polls` times: what takes more polls to
     happen is not explored. Memory: 16 bytes for each state.
 
     Raises:
-        UsageError: the limit or the patience is below one, the program returns something else, or it did
+        UsageError: `limit` or `polls` is below one, the program returns something else, or it did
             not do the same again on the same path.
     """
-    if limit < 1 or patience < 1:
-        raise UsageError("explore() needs a limit and a patience of at least 1")
-    explorer = Explorer(patience)
+    if limit < 1 or polls < 1:
+        raise UsageError("explore() needs limit and polls of at least 1")
+    explorer = Explorer(polls)
     simplest: dict[Hashable, tuple[int, ...]] = {}
     schedules, more = 0, True
     start = _random_states()

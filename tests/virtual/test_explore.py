@@ -140,8 +140,8 @@ def test_pinned_memory_read_without_a_call_is_part_of_the_state():
     assert set(explore(program).outcomes) == {0.0, 1.0}
 
 
-def test_a_poll_answers_pending_as_often_as_patience_allows():
-    """From never to `patience` times; the device runs on its own after that."""
+def test_a_poll_answers_pending_at_most_so_often():
+    """From never to `polls` times; the device runs on its own after that."""
 
     def program():
         torch.zeros(1, device="cuda")
@@ -152,9 +152,9 @@ def test_a_poll_answers_pending_as_often_as_patience_allows():
             polls += 1
         return polls
 
-    for patience in (1, 4):
-        found = explore(program, patience=patience)
-        assert set(found.outcomes) == set(range(patience + 1))
+    for polls in (1, 4):
+        found = explore(program, polls=polls)
+        assert set(found.outcomes) == set(range(polls + 1))
         for polls, token in found.outcomes.items():
             with racecheck.virtual_cuda(token):
                 assert program() == polls
@@ -272,8 +272,8 @@ def test_other_bytes_on_the_same_path_are_refused_too():
         explore(program)
 
 
-@pytest.mark.parametrize("bad", [{"limit": 0}, {"patience": 0}])
-def test_no_limit_and_no_patience(bad):
+@pytest.mark.parametrize("bad", [{"limit": 0}, {"polls": 0}])
+def test_no_limit_and_no_polls(bad):
     """One line that says what to write."""
     with pytest.raises(UsageError, match="at least 1"):
         explore(lambda: 0, **bad)

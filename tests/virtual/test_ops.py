@@ -373,3 +373,12 @@ def test_a_copy_between_overlapping_tensors_is_an_error_of_the_call():
         x.copy_(x)
         x[::2].copy_(x[1::2])
         assert x.tolist() == [1, 1, 3, 3, 1, 1, 3, 3]
+
+
+def test_a_pinned_factory_takes_a_named_device_and_leaves_the_block_as_it_is():
+    """`device="cpu"` as text; `empty` shows the pool's poison, not what the CPU's allocator left."""
+    with racecheck.virtual_cuda():
+        pinned = torch.empty(3, dtype=torch.uint8, device="cpu", pin_memory=True)
+        assert pinned.is_pinned()
+        assert pinned.tolist() == [0xCB] * 3
+        assert torch.zeros(3, device="cpu", pin_memory=True).tolist() == [0, 0, 0]
