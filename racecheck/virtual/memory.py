@@ -32,10 +32,10 @@ def _round(nbytes: int) -> int:
     return max(_ALIGN, -(-nbytes // _ALIGN) * _ALIGN)
 
 
-def _raw(nbytes: int) -> np.ndarray:
-    """`nbytes` poisoned bytes at an aligned address."""
-    whole = np.full(nbytes + _ALIGN, POISON, dtype=np.uint8)
-    start = -whole.ctypes.data % _ALIGN
+def _raw(nbytes: int, align: int = _ALIGN) -> np.ndarray:
+    """`nbytes` poisoned bytes at an aligned address, up to the next one without neighbours."""
+    whole = np.full(-(-nbytes // align) * align + align, POISON, dtype=np.uint8)
+    start = -whole.ctypes.data % align
     return whole[start : start + nbytes]
 
 
@@ -139,9 +139,10 @@ class PinnedBlock:
 
 
 class PinnedMemory:
-    """The caching host allocator, and the registry that answers `is_pinned`."""
+    """The caching host allocator, and the registry that answers `is_pinned`; blocks lie at `align` bytes."""
 
-    def __init__(self, on_free: Callable[[PinnedBlock], None]) -> None:
+    def __init__(self, on_free: Callable[[PinnedBlock], None], align: int = _ALIGN) -> None:
+        self._align = align
         self._live: dict[int, PinnedBlock] = {}
         self._starts: list[int] = []
         self._cached: dict[int, list[PinnedBlock]] = {}
@@ -185,6 +186,6 @@ class PinnedMemory:
                 block.uses.clear()
                 block.data[:] = POISON
                 return block
-        data = _raw(size)
+        data = _raw(size, self._align)
         lo = data.ctypes.data
         return PinnedBlock(data, lo, lo + size)
