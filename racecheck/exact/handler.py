@@ -18,12 +18,12 @@ soon as anything else makes the first thread wait for the GIL.
 
 from __future__ import annotations
 
-import _thread
 import ctypes
 import mmap
 import platform
 import signal
 import sys
+import threading
 from collections import deque
 from typing import NamedTuple
 
@@ -95,8 +95,10 @@ def _note(address: int) -> None:
         fault = Fault(address, thread_name(), caller(), current_mark())
         for sink in sinks:
             sink.append(fault)
-    except KeyboardInterrupt:  # it came while we were here, and would be lost
-        _thread.interrupt_main()
+    except KeyboardInterrupt:
+        # ctypes would drop it. Sent again it waits, blocked, until the handler returns: that restores the mask.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
 
 
 _callback = ctypes.CFUNCTYPE(None, ctypes.c_size_t)(_note)
@@ -138,13 +140,18 @@ def drain_natives() -> None:
             sink.append(fault)
 
 
-def _write_code() -> None:
-    text = _CODE.get(platform.machine()) if sys.platform == "linux" else None
-    if text is None:
+def require_support(option: str = "exact=True") -> str:
+    """The machine code for this machine; `UnsupportedOperation` if there is none."""
+    if sys.platform != "linux" or platform.machine() not in _CODE:
         raise UnsupportedOperation(
-            f"exact host-write detection runs on Linux on x86-64 and AArch64, not on {sys.platform} "
-            f"{platform.machine()}; leave exact=True out: writes are then found by comparing bytes"
+            f"{option}: host writes are found by page protection on Linux on x86-64 and AArch64, not on "
+            f"{sys.platform} on {platform.machine()}; leave it out, and they are found by comparing bytes"
         )
+    return _CODE[platform.machine()]
+
+
+def _write_code() -> None:
+    text = require_support()
     lines = (line.split()[0] for line in text.splitlines() if line and not line.endswith(":"))
     page = mmap.mmap(-1, mmap.PAGESIZE)
     page.write(ctypes.addressof(state).to_bytes(8, sys.byteorder) + bytes.fromhex("".join(lines)))
