@@ -96,7 +96,7 @@ def _note(address: int) -> None:
         for sink in sinks:
             sink.append(fault)
     except KeyboardInterrupt:
-        # ctypes would drop it. Sent again it waits, blocked, until the handler returns: that restores the mask.
+        # ctypes would drop it. Sent again, it waits until the handler returns, which unblocks it.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)
 

@@ -1,4 +1,4 @@
-"""The signal handler, each test in a process of its own: a hang or a lost crash must not stop the test run."""
+"""The signal handler, each test in a process of its own: a hang or a crash must not stop the test run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def current():
     return found.handler
 
 def places(protector):
-    return sorted((fault.address - base, fault.thread) for fault in protector.take())
+    return sorted(((fault.address - base, fault.thread) for fault in protector.take()), key=str)
 """
 
 
@@ -79,7 +79,7 @@ protector.arm((base, base + 3 * size))
 c.memset(ctypes.c_void_p(base + 5), 1, 4)
 holding.memset(ctypes.c_void_p(base + size + 6), 1, 4)
 memory[2 * size + 7] = 1
-assert places(protector) == [(5, "main"), (size + 6, "main"), (2 * size + 7, "main")]
+assert set(places(protector)) == {(5, "main"), (size + 6, "main"), (2 * size + 7, "main")}
 """)
 
 
@@ -99,35 +99,37 @@ for index in range(8):
 for _ in range(200):
     barrier.wait()
     barrier.wait()
-    assert places(protector) == [(index * size + index, f"w{index}") for index in range(8)]
+    assert set(places(protector)) == {(index * size + index, f"w{index}") for index in range(8)}
 """)
 
 
 CRASHES = {
-    "null": ("ctypes.string_at(0)", 1),
-    "read only page": ("c.memset(ctypes.c_void_p(handler._ours.handler), 0, 1)", 1),
-    "sent": ("os.kill(os.getpid(), signal.SIGSEGV)", 1),
-    "another thread": ("t = threading.Thread(target=ctypes.string_at, args=(0,)); t.start(); t.join()", 1),
+    "null": "ctypes.string_at(0)",
+    "read only page": "c.memset(ctypes.c_void_p(handler._ours.handler), 0, 1)",
+    "sent": "os.kill(os.getpid(), signal.SIGSEGV)",
+    "another thread": "t = threading.Thread(target=ctypes.string_at, args=(0,)); t.start(); t.join()",
 }
+CASES = [(crash, reporter) for crash in CRASHES for reporter in ("none", "below ours")]
 
 
-@pytest.mark.parametrize("crash", CRASHES)
-@pytest.mark.parametrize("reporter", ["none", "before", "after", "after, then ours again"])
+@pytest.mark.parametrize(("crash", "reporter"), [*CASES, ("null", "first"), ("null", "on top")])
 def test_crash_stays_a_crash(crash, reporter):
-    """The process dies of SIGSEGV, and faulthandler, wherever it was installed, reports it."""
-    code, reports = CRASHES[crash]
+    """The process dies of SIGSEGV, and faulthandler reports it, whatever the order of installation.
+
+    "below ours" was installed after ours and topped again: its own predecessor is then ours, a circle.
+    """
     enable = "faulthandler.enable()"
     result = run(f"""
-{enable if reporter == "before" else ""}
+{enable if reporter == "first" else ""}
 protector = Protector()
 protector.arm((base, base + size))
-{enable if reporter.startswith("after") else ""}
-{"protector.take()" if reporter.endswith("again") else ""}
-{code}
+{enable if reporter in ("on top", "below ours") else ""}
+{"protector.take()" if reporter == "below ours" else ""}
+{CRASHES[crash]}
 """)
     assert result.returncode == -signal.SIGSEGV
-    found = result.stderr.count("Fatal Python error: Segmentation fault")
-    assert found == 0 if reporter == "none" else found >= reports
+    assert ("Fatal Python error: Segmentation fault" in result.stderr) == (reporter != "none")
+    assert result.stderr.count("Fatal Python error") < 3
 
 
 def test_a_handler_installed_later_is_topped_at_the_next_take():
@@ -165,20 +167,16 @@ memory[150] = 2
 
 
 def test_a_thread_that_comes_late_is_not_killed():
-    """A thread on its way to the handler while its span is disarmed finds no span and tries again."""
+    """A thread on its way to the handler while its span is disarmed finds no span, and writes again."""
     passes("""
 protector = Protector()
 protector.arm((base, base + size))
-protector.arm((base + size, base + 2 * size))
-handler.state.count = 0  # as if both were disarmed between the fault and the handler
-real = handler.state.strays
-thread = threading.Thread(target=c.memset, args=(ctypes.c_void_p(base + 1), 1, 1))
-pages._set((base, base + size), pages._WRITE)
-thread.start()
-thread.join()
-handler.state.count = 2
-memory[size] = 1
-assert places(protector) == [(size, "main")]
+handle = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(handler._ours.handler)
+siginfo = (ctypes.c_uint64 * 16)(signal.SIGSEGV, 2, base + 1)  # as the kernel made it
+protector.disarm((base, base + size))
+handle(signal.SIGSEGV, ctypes.addressof(siginfo), None)
+assert current() == handler._ours.handler and handler.state.strays == 1
+memory[1] = 1
 """)
 
 
@@ -226,5 +224,5 @@ for span in spans[:2995]:
     protector.disarm(span)
 for page in range(16):
     memory[page * size] = 1
-assert [place // size for place, _ in places(protector)] == sorted({(s[0] - base) // size for s in spans[2995:]})
+assert {place // size for place, _ in places(protector)} == {(lo - base) // size for lo, _ in spans[2995:]}
 """)
