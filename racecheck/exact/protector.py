@@ -15,7 +15,8 @@ class Protector:
 
     The first write to a page faults, and opens the whole page until the next `take`: what is written to it
     in between shows only in the bytes, so keep a copy of them and compare. Spans need not be whole pages:
-    writes to neighbours on the same page are noted and dropped.
+    writes to neighbours on the same page are noted and dropped. But nothing of malloc's may lie on these
+    pages: it writes its headers under its own lock, and noting the fault needs malloc. Pinned memory is safe.
 
     A system call that writes to protected memory (`file.readinto`, `socket.recv_into`) does not fault but
     fails with EFAULT; `pages.writable` opens the memory for it. Device copies pass undisturbed.

@@ -71,9 +71,9 @@ class Watch:
 def protect(tensors: Iterable[torch.Tensor]) -> Iterator[Watch]:
     """Note every write of the host to `tensors` while the context is open, with its line of Python.
 
-    `tensors` are dense CPU tensors; pinned memory is what it is made for, of a real GPU or a virtual one.
-    Device copies read and write the protected memory undisturbed. What was written is in `Watch.writes`
-    when the context is left, and after each `Watch.poll()`; an open audit or trace hears of it too.
+    `tensors` are contiguous and pinned, by a real GPU or a virtual one (or whole pages of any memory). Device
+    copies read and write the protected memory undisturbed. What was written is in `Watch.writes` when the
+    context is left, and after each `Watch.poll()`; an open audit or trace hears of it too.
 
         with exact.protect([pinned]) as watch:
             device.copy_(pinned, non_blocking=True)
@@ -81,7 +81,7 @@ def protect(tensors: Iterable[torch.Tensor]) -> Iterator[Watch]:
         print(watch.writes[0].loc)
 
     Raises:
-        UsageError: a tensor is not on the CPU or not dense.
+        UsageError: a tensor is not pinned, or not contiguous.
         UnsupportedOperation: another system than Linux on x86-64 or AArch64.
     """
     protector = Protector()
@@ -120,14 +120,24 @@ def explained() -> Iterator[None]:
 
 
 def dense_span(tensor: torch.Tensor) -> Span:
-    """The bytes of a dense CPU tensor."""
+    """The bytes of a tensor that may be protected.
+
+    Raises:
+        UsageError: it may not.
+    """
     if tensor.device.type != "cpu" or not tensor.is_contiguous():
         raise UsageError(
             f"exact host-write detection takes contiguous CPU tensors, not one on {tensor.device} with "
             f"strides {tuple(tensor.stride())}; give it the whole staging tensor"
         )
     start = tensor.data_ptr()
-    return start, start + tensor.numel() * tensor.element_size()
+    span = start, start + tensor.numel() * tensor.element_size()
+    if span != pages.whole_pages(span) and not tensor.is_pinned():
+        raise UsageError(
+            "exact host-write detection takes pinned tensors, or whole pages: other memory shares its pages "
+            "with malloc's own, which must stay writable; pin the tensor"
+        )
+    return span
 
 
 def _on_their_pages(faults: list[Fault], spans: Iterable[Span]) -> list[Span]:

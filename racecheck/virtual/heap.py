@@ -8,7 +8,6 @@ device is, and an ordering that rests on that is luck.
 from __future__ import annotations
 
 import ctypes
-import mmap
 from collections import deque
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
@@ -37,8 +36,7 @@ class Heap:
         self._machine = machine
         self._freed: deque[tuple[Block | PinnedBlock, str]] = deque()  # and the thread that let go of it
         self.dead_events: deque[Hashable] = deque()
-        # whole pages: what else lay on a protected page would fault too
-        self.pinned = PinnedMemory(self.note_free, mmap.PAGESIZE) if exact else PinnedMemory(self.note_free)
+        self.pinned = PinnedMemory(self.note_free)
         self._protector = Protector() if exact else None
         self.watched: list[PinnedBlock] = []  # pinned blocks whose bytes are compared
 

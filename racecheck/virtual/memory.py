@@ -9,6 +9,7 @@ has the old address and the old bytes lie under the new ones. Fresh and freed me
 
 from __future__ import annotations
 
+import mmap
 import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Hashable
@@ -139,10 +140,12 @@ class PinnedBlock:
 
 
 class PinnedMemory:
-    """The caching host allocator, and the registry that answers `is_pinned`; blocks lie at `align` bytes."""
+    """The caching host allocator, and the registry that answers `is_pinned`.
 
-    def __init__(self, on_free: Callable[[PinnedBlock], None], align: int = _ALIGN) -> None:
-        self._align = align
+    Blocks have pages of their own, as those of `cudaHostAlloc` have: they may be write-protected.
+    """
+
+    def __init__(self, on_free: Callable[[PinnedBlock], None]) -> None:
         self._live: dict[int, PinnedBlock] = {}
         self._starts: list[int] = []
         self._cached: dict[int, list[PinnedBlock]] = {}
@@ -186,6 +189,6 @@ class PinnedMemory:
                 block.uses.clear()
                 block.data[:] = POISON
                 return block
-        data = _raw(size, self._align)
+        data = _raw(size, mmap.PAGESIZE)
         lo = data.ctypes.data
         return PinnedBlock(data, lo, lo + size)
