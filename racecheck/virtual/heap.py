@@ -70,6 +70,7 @@ class Heap:
         """From now on, host writes to `block` are noticed: a copy uses it."""
         if block.snapshot is None:
             block.snapshot = block.data.copy()
+            block.snapshot_at = block.snapshot.ctypes.data
             self.watched.append(block)
             if self._protector is not None:
                 self._protector.arm((block.lo, block.hi))
@@ -104,10 +105,12 @@ class Heap:
     @staticmethod
     def _changes(block: PinnedBlock) -> tuple[r.Span, ...]:
         known = block.snapshot
-        if known is None or not _memcmp(block.lo, known.ctypes.data, block.hi - block.lo):
+        if known is None or not _memcmp(block.lo, block.snapshot_at, block.hi - block.lo):
             return ()
-        block.snapshot = block.data.copy()  # what a thread writes from here on is the next poll's
-        return changes(known, block.snapshot, block.lo)
+        now = block.data.copy()  # what a thread writes from here on is the next poll's
+        changed = changes(known, now, block.lo)
+        known[:] = now
+        return changed
 
     def _report(self, faults: list[Fault], changed: tuple[r.Span, ...], since: r.Loc | None) -> None:
         if not listening():

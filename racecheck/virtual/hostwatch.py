@@ -8,7 +8,7 @@ between two such calls. A silent write of the very bytes that were there before 
 With `virtual_cuda(exact=True)` staged blocks are write-protected besides (`racecheck.exact`): the first write
 to a page between two such calls is known by line and thread, also one of the same bytes. Later ones to that
 page before the next call count as its own as far as bytes changed. Writes that the trace knows already, and
-copies that land, open the pages first: that costs two system calls, a fault many times that.
+copies that land, open the pages first, and are not reported twice.
 """
 
 from __future__ import annotations

@@ -121,6 +121,7 @@ class PinnedBlock:
     hi: int
     uses: list[Completion] = field(default_factory=list)
     snapshot: np.ndarray | None = None  # the staged bytes as the trace knows them
+    snapshot_at: int = 0  # its address: asking numpy for it takes longer than a comparison
     captured: bool = False  # only captured copies used it, and the pool knows nothing of those
 
     def __post_init__(self) -> None:
