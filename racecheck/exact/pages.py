@@ -1,4 +1,4 @@
-"""Which pages of the process are write-protected, on whose behalf ever."""
+"""Which pages of the process are write-protected, whoever asked for it."""
 
 from __future__ import annotations
 
