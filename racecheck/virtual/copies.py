@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from racecheck.exact.pages import writable
 from racecheck.trace import records as r
 from racecheck.virtual import hostwatch
 from racecheck.virtual.machine import Machine
@@ -119,6 +120,12 @@ def _move(dst: torch.Tensor, src: torch.Tensor) -> None:
         dst.copy_(src)
 
 
+def _land(dst: torch.Tensor, src: torch.Tensor, spans: tuple[r.Span, ...]) -> None:
+    """A copy into `spans` of pinned memory."""
+    with writable(spans):
+        _move(dst, src)
+
+
 def _one_block(dst: torch.Tensor, src: torch.Tensor) -> bool:
     """Is the copy one stretch of bytes to another: the same dtype and the same dense layout?"""
     if dst.dtype != src.dtype or dst.shape != src.shape:
@@ -191,7 +198,7 @@ def _device_to_host(state: Machine, dst: torch.Tensor, src: DeviceTensor, non_bl
 
     def land() -> None:
         state.heap.poll()
-        _move(target, source)
+        _land(target, source, spans)
         hostwatch.refresh(block, spans)
 
     node = r.Node(kind="d2h", name="copy_", reads=src.spans, writes=spans)
@@ -206,16 +213,17 @@ def _through_pageable(
     _forbid_pageable_in_capture(state)
     source = src.plain()
     node = r.Node(kind="d2h", name="copy_", reads=src.spans)
-    state.issue(node, lambda: _move(dst, source), stream=state.stream(src.block.device), blocking=True)
+    spans = spans_of(dst) if block is not None else ()
+    run = lambda: _land(dst, source, spans)  # noqa: E731
+    state.issue(node, run, stream=state.stream(src.block.device), blocking=True)
     if block is not None:
-        spans = spans_of(dst)
         state.tell(r.HostAccess, writes=spans)
         hostwatch.refresh(block, spans)
 
 
 def _used(state: Machine, block: PinnedBlock, work: Work | None) -> None:
     """A copy uses `block`: `work`, or None when it was captured."""
-    hostwatch.stage(state, block)
+    state.heap.watch(block)
     if work is not None:
         block.used_by(work)
     elif not block.uses:

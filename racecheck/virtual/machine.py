@@ -35,11 +35,11 @@ CAPTURE_ERROR = (
 class Machine:
     """Devices, pinned memory and the clockwork of one `virtual_cuda` context."""
 
-    def __init__(self, lag: Lag, devices: int) -> None:
+    def __init__(self, lag: Lag, devices: int, exact: bool = False) -> None:
         self.lock = threading.RLock()
         self.scheduler = Scheduler(lag)
         self.streams: dict[Hashable, StreamState] = {}
-        self.heap = Heap(self)
+        self.heap = Heap(self, exact)
         self.polled_at: r.Loc | None = None  # where the bytes were compared last
         self.devices = [Device(self, index) for index in range(devices)]
         self.graph_names = itertools.count(1)
