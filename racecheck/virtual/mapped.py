@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from racecheck.exact.pages import writable
 from racecheck.trace.records import Span
 from racecheck.virtual import hostwatch
 from racecheck.virtual.tensor import spans_of
@@ -32,8 +33,11 @@ class Mapped:
 
     def __enter__(self) -> None:
         self._state.heap.poll()
+        self._open = writable([span for _, spans in self._written for span in spans])
+        self._open.__enter__()
 
     def __exit__(self, *_: object) -> None:
+        self._open.__exit__(None, None, None)
         for block, spans in self._written:
             hostwatch.refresh(block, spans)
 
@@ -47,7 +51,7 @@ def map_memory(state: Machine, info: OpInfo, args: Any, kwargs: Any, given: Argu
     ):
         written += target if isinstance(target, (list, tuple)) else [target]
     for _, block in given.mapped:
-        hostwatch.stage(state, block)
+        state.heap.watch(block)
         if not block.uses:
             block.captured = True
     call.mapped = Mapped(
