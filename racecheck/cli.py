@@ -182,6 +182,12 @@ def run(
         int | None,
         typer.Option(parser=_whole(1, MOST_STEPS), metavar="N", help="Run N engine steps at most."),
     ] = None,
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact", help="Virtual device: know silent host writes by their line, not their stretch."
+        ),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
     trace: Annotated[
         Path | None,
@@ -200,9 +206,11 @@ def run(
         print(line, file=sys.stderr)
     if wrong:
         return 2
-    overrides = Overrides(slots=slots, runner=runner, device=device, lag=lag, seed=seed, steps=steps)
+    overrides = Overrides(
+        slots=slots, runner=runner, device=device, lag=lag, seed=seed, steps=steps, exact=exact
+    )
     plans = plan_all(files, overrides)
-    check_device(device, lag)
+    check_device(device, lag, exact)
     with _trace_file(trace, plans) as file_of_trace:
         report = _run_rows(plans, file_of_trace)
     if json:

@@ -27,6 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("racecheck")
     group.addoption("--race-device", default="virtual", metavar="NAME", help="virtual (default) or cuda")
     group.addoption("--race-lag", metavar="L", help="virtual device: latest, eager or seed:N")
+    group.addoption("--race-exact", action="store_true", help="virtual device: know host writes by line")
     group.addoption("--race-seed", metavar="S", help="draw everything from S")
 
 
@@ -82,7 +83,10 @@ class ScenarioModule(pytest.File):
         option = self.config.getoption
         seed = option("race_seed")
         overrides = Overrides(
-            device=option("race_device"), lag=option("race_lag"), seed=None if seed is None else int(seed)
+            device=option("race_device"),
+            lag=option("race_lag"),
+            seed=None if seed is None else int(seed),
+            exact=option("race_exact"),
         )
         try:
             file = load(self.path)
@@ -104,7 +108,8 @@ class RowItem(pytest.Item):
         """Run the row."""
         from racecheck.scenario.run import References, check_device, run_row
 
-        check_device(self.plan.device, self.config.getoption("race_lag"))
+        option = self.config.getoption
+        check_device(self.plan.device, option("race_lag"), option("race_exact"))
         references = self.config.stash.setdefault(_REFERENCES, References())
         row = run_row(self.plan, references)
         if row.untested and self.plan.device == "cuda" and not row.witness:

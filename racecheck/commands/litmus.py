@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json as jsonlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ import typer
 
 from racecheck.commands.paths import typed_path
 from racecheck.detect.advice import advise
-from racecheck.errors import LitmusError, UsageError
+from racecheck.errors import LitmusError, UnsupportedOperation, UsageError
 from racecheck.litmus import Judgement, judge, load
 
 FORMAT = "racecheck-litmus/1"
@@ -24,11 +25,15 @@ def litmus(
         typer.Argument(parser=typed_path, metavar="PATH", help="Litmus files, or folders of them."),
     ],
     explain: Annotated[bool, typer.Option("--explain", help="Print the findings of every file.")] = False,
+    virtual: Annotated[
+        bool, typer.Option("--virtual", help="Run every schedule of each program on the virtual device too.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
     """Judge litmus programs: a line per file with verdict, expectation and ok or FAIL.
 
-    Exit code 0: every verdict is the expected one. 1: one is not. 2: a file is malformed.
+    Exit code 0: every verdict is the expected one. 1: one is not, or a schedule of a program without a race
+    shows wrong bytes. 2: a file is malformed.
     """
     judged: list[Judgement] = []
     malformed: list[str] = []
@@ -37,13 +42,35 @@ def litmus(
             judged.append(judge(load(path)))
         except LitmusError as error:
             malformed.append(str(error))
+    runs = [on_device(each) for each in judged] if virtual else [None] * len(judged)
     if json:
-        print(jsonlib.dumps(as_dict(judged), indent=2, ensure_ascii=False))
+        print(jsonlib.dumps(as_dict(judged, runs), indent=2, ensure_ascii=False))
     else:
-        _show(judged, explain)
+        _show(judged, runs, explain)
     for line in malformed:
         print(line, file=sys.stderr)
-    return 2 if malformed else int(not all(each.agrees for each in judged))
+    agree = all(each.agrees and (run is None or run.agrees) for each, run in zip(judged, runs, strict=True))
+    return 2 if malformed else int(not agree)
+
+
+@dataclass(frozen=True)
+class DeviceRun:
+    """What the schedules of one program showed, in words; `agrees` unless that contradicts the verdict."""
+
+    text: str
+    agrees: bool
+    shown: Any = None  # racecheck.litmus.schedules.Shown; None when PyTorch cannot say the program
+
+
+def on_device(judgement: Judgement) -> DeviceRun:
+    """Run every schedule of the program on the virtual device."""
+    from racecheck.litmus.schedules import show
+
+    try:
+        shown = show(judgement.program)
+    except UnsupportedOperation as error:
+        return DeviceRun(str(error).removeprefix(f"{judgement.program.path}: "), True)
+    return DeviceRun(str(shown), judgement.verdict == "RACE" or not shown.wrong, shown)
 
 
 def find(paths: Iterable[Path]) -> list[Path]:
@@ -66,14 +93,16 @@ def find(paths: Iterable[Path]) -> list[Path]:
     return list(found)
 
 
-def _show(judged: list[Judgement], explain: bool) -> None:
+def _show(judged: list[Judgement], runs: Sequence[DeviceRun | None], explain: bool) -> None:
     from racecheck.report.text import describe_finding
 
     width = max((len(each.program.path) for each in judged), default=0)
-    for each in judged:
+    for each, run in zip(judged, runs, strict=True):
         program = each.program
         outcome = "ok" if each.agrees else f"FAIL, expected {program.expect}"
         print(f"{program.path:{width}}  {each.verdict:5}  {outcome}")
+        if run is not None:
+            print(f"  {'device' if run.agrees else 'FAIL'}: {run.text}")
         if explain:
             for finding in advised(each):
                 print("  " + describe_finding(finding).rstrip().replace("\n", "\n  "))
@@ -94,7 +123,7 @@ def advised(judgement: Judgement) -> list[Any]:
     return judgement.findings
 
 
-def as_dict(judged: list[Judgement]) -> dict[str, Any]:
+def as_dict(judged: list[Judgement], runs: Sequence[DeviceRun | None]) -> dict[str, Any]:
     """All judgements as plain data."""
     from racecheck.report.json import finding_dict
 
@@ -108,7 +137,12 @@ def as_dict(judged: list[Judgement]) -> dict[str, Any]:
             "ok": each.agrees,
             "findings": [finding_dict(finding) for finding in advised(each)],
             "diverged": None if each.diverged is None else describe_divergence(each.diverged),
+            **({} if run is None else {"device": _run_dict(run)}),
         }
-        for each in judged
+        for each, run in zip(judged, runs, strict=True)
     ]
     return {"format": FORMAT, "agree": sum(each.agrees for each in judged), "programs": programs}
+
+
+def _run_dict(run: DeviceRun) -> dict[str, Any]:
+    return {"ok": run.agrees, "text": run.text} | ({} if run.shown is None else asdict(run.shown))

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 import racecheck
 from racecheck.detect.evidence import Evidence
 from racecheck.detect.finding import Finding
-from racecheck.errors import UsageError
+from racecheck.errors import UnsupportedOperation, UsageError
 from racecheck.report.result import WRONG, Expected, Row, Tokens, compare
 from racecheck.scenario.load import ScenarioFile
 from racecheck.scenario.workload import build_requests
@@ -39,6 +39,7 @@ class Overrides:
     lag: str | None = None
     seed: int | None = None
     steps: int | None = None
+    exact: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +54,7 @@ class RowPlan:
     lag: str | None  # None on a GPU, which is as late as it is
     seed: int
     steps: int
+    exact: bool = False  # virtual device: find host writes by page protection too
 
     def all_slots(self) -> dict[str, int]:
         """Slots by runner: this row's for its own runner, and never fewer than are safe for others."""
@@ -90,6 +92,7 @@ def plan_rows(file: ScenarioFile, overrides: Overrides) -> list[RowPlan]:
                 lag=lag if overrides.device == "virtual" else None,
                 seed=scenario.seed if overrides.seed is None else overrides.seed,
                 steps=scenario.steps if overrides.steps is None else overrides.steps,
+                exact=overrides.exact,
             )
             for slots, expected in wanted.items()
         ]
@@ -107,10 +110,14 @@ def plan_all(files: Sequence[ScenarioFile], overrides: Overrides) -> list[RowPla
     return rows
 
 
-def check_device(device: str, lag: str | None = None) -> None:
-    """`UsageError` unless this machine has what `device` needs, and `lag` is one it can have."""
+def check_device(device: str, lag: str | None = None, exact: bool = False) -> None:
+    """`UsageError` unless this machine has what `device` needs, and `lag` and `exact` are for it."""
     if device != "cuda":
+        if exact:
+            _require_exact()
         return
+    if exact:
+        raise UsageError("--exact: only runs on the virtual device are audited; write --device virtual")
     if lag is not None:
         raise UsageError(f"--lag {lag}: only the virtual device can be late on purpose; leave the lag out")
     import torch
@@ -119,6 +126,15 @@ def check_device(device: str, lag: str | None = None) -> None:
         raise UsageError(
             "--device cuda: PyTorch finds no CUDA GPU here; write --device virtual, which needs none"
         )
+
+
+def _require_exact() -> None:
+    from racecheck.exact.handler import require_support
+
+    try:
+        require_support("--exact")
+    except UnsupportedOperation as error:
+        raise UsageError(str(error)) from None
 
 
 @dataclass
@@ -196,7 +212,7 @@ def _audited(plan: RowPlan, requests: Sequence[Request], on_step: Callable[[], N
     tokens: dict[str, Tokens] = {}
     audit = reason = None
     try:
-        with _device(plan.lag), racecheck.audit() as audit:
+        with _device(plan.lag, plan.exact), racecheck.audit() as audit:
             tokens = _run_ahead(plan, requests, on_step)
     except Exception as error:
         # A corrupted index may well end the run; the race that corrupted it is the news then.
@@ -239,8 +255,8 @@ def check(file: ScenarioFile) -> None:
     build_requests(file, file.scenario.seed, model_spec(file))
 
 
-def _device(lag: str | None) -> AbstractContextManager[object]:
-    return nullcontext() if lag is None else racecheck.virtual_cuda(lag=lag)
+def _device(lag: str | None, exact: bool = False) -> AbstractContextManager[object]:
+    return nullcontext() if lag is None else racecheck.virtual_cuda(lag=lag, exact=exact)
 
 
 def _run_ahead(plan: RowPlan, requests: Sequence[Request], on_step: Callable[[], None]) -> dict[str, Tokens]:

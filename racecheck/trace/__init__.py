@@ -1,6 +1,6 @@
 """The one record of a run. Providers emit records; the detector, reports and proof read them."""
 
-from racecheck.trace.context import current_mark, mark, thread_name
+from racecheck.trace.context import acting_as, current_mark, mark, thread_name
 from racecheck.trace.location import caller
 from racecheck.trace.stream import (
     Trace,
@@ -16,6 +16,7 @@ from racecheck.trace.stream import (
 )
 
 __all__ = [
+    "acting_as",
     "Trace",
     "announcer",
     "caller",

@@ -53,7 +53,8 @@ class Record:
 class HostAccess(Record):
     """The CPU reads and writes bytes now. `how` tells who noticed: torch, bytes or page.
 
-    "bytes" means the change was found by comparison: it happened between `since` and `loc`.
+    "page" means a write to a protected page, at its own line; its spans are the bytes that changed, and the
+    first byte written. "bytes" means the change was found by comparison: between `since` and `loc`.
     """
 
     reads: tuple[Span, ...] = ()

@@ -10,14 +10,16 @@ with real bytes, when it retires. `lag` says when that is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 
 from racecheck.errors import UsageError
+from racecheck.exact import explained
 from racecheck.trace import announcer, flusher, scope, thread_name
 from racecheck.trace import records as r
 from racecheck.virtual.backend import register_backend
+from racecheck.virtual.exploring import Exploration, Raised, explore
 from racecheck.virtual.faults import raise_unheard
 from racecheck.virtual.lag import Lag, as_lag
 from racecheck.virtual.machine import Machine, set_machine
@@ -26,11 +28,13 @@ from racecheck.virtual.patch import patched
 from racecheck.virtual.threads import traced_locks
 from racecheck.virtual.workers import modes
 
-__all__ = ["register", "virtual_cuda"]
+__all__ = ["Exploration", "Raised", "explore", "register", "virtual_cuda"]
 
 
 @contextmanager
-def virtual_cuda(lag: str | Sequence[int] | Lag = "latest", *, devices: int = 1) -> Iterator[None]:
+def virtual_cuda(
+    lag: str | Sequence[int] | Lag = "latest", *, devices: int = 1, exact: bool = False
+) -> Iterator[None]:
     """Run the enclosed code on `devices` virtual GPUs whose work retires by `lag`.
 
     `lag` is "eager", "latest" (nothing retires before something forces it), "seed:N", or a list of decisions
@@ -38,14 +42,20 @@ def virtual_cuda(lag: str | Sequence[int] | Lag = "latest", *, devices: int = 1)
     own, and tensors do not outlive their context. All of `torch.cuda` is restored on the way out, also
     after an exception.
 
+    `exact` write-protects the pages of staged pinned memory: a host write through numpy, ctypes or C++ is
+    then known by its line and thread, also one of the same bytes, instead of by the stretch between two
+    calls. System calls that write into such memory (`file.readinto`) fail with EFAULT: see
+    `racecheck.exact.unprotected`.
+
     Raises:
         UsageError: an unknown lag, or fewer than one device.
+        UnsupportedOperation: `exact` on another system than Linux on x86-64 or AArch64.
     """
     policy = as_lag(lag)
     if devices < 1:
         raise UsageError(f"virtual_cuda needs at least one device, not {devices}")
     register_backend()
-    state = Machine(policy, devices)
+    state = Machine(policy, devices, exact)
     outer = set_machine(state)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the same sums on every machine, and small operations do not wait for a pool
@@ -57,6 +67,7 @@ def virtual_cuda(lag: str | Sequence[int] | Lag = "latest", *, devices: int = 1)
             announcer(lambda: _announce(state)),
             flusher(lambda: _flush(state)),
             modes(),
+            explained() if exact else nullcontext(),
         ):
             yield
             with state.lock:
@@ -64,6 +75,7 @@ def virtual_cuda(lag: str | Sequence[int] | Lag = "latest", *, devices: int = 1)
                 state.scheduler.force_all()
                 raise_unheard(state)
     finally:
+        state.heap.close()
         torch.set_num_threads(threads)
         set_machine(outer)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from racecheck.trace import records as r
+from racecheck.trace.spans import spans_of
 from racecheck.virtual import hostwatch
 from racecheck.virtual.machine import Machine
+from racecheck.virtual.memory import PinnedBlock
 from racecheck.virtual.raw import run_raw
 from racecheck.virtual.shapes import stand_in
 from racecheck.virtual.tensor import BACKEND, DeviceTensor
@@ -20,16 +23,19 @@ class Arguments:
     """Raw arguments, with the device tensors they came from.
 
     `device` is where the operation runs: that of its tensors, else the one it names, else the current one.
+    With `in_place` it may use pinned memory as it lies there: `mapped` has those tensors with their blocks.
 
     Raises:
         RuntimeError: tensors of several devices, or of a closed context.
     """
 
-    __slots__ = ("_factory", "args", "device", "kwargs", "state", "tensors")
+    __slots__ = ("_factory", "_in_place", "args", "device", "kwargs", "mapped", "state", "tensors")
 
-    def __init__(self, state: Machine, args: Any, kwargs: Any) -> None:
+    def __init__(self, state: Machine, args: Any, kwargs: Any, *, in_place: bool = False) -> None:
         self.state = state
         self.tensors: list[DeviceTensor] = []
+        self.mapped: list[tuple[torch.Tensor, PinnedBlock]] = []
+        self._in_place = in_place
         self.device: int | None = None
         self._factory = False
         if kwargs:
@@ -42,6 +48,10 @@ class Arguments:
         if self.device is None:
             self.device = state.device_index
 
+    def all(self) -> list[torch.Tensor]:
+        """Every tensor whose bytes the operation may use when it retires."""
+        return [*self.tensors, *(tensor for tensor, _ in self.mapped)]
+
     def _unwrap(self, arg: Any) -> Any:
         if isinstance(arg, DeviceTensor):
             if self.device is None:
@@ -53,6 +63,10 @@ class Arguments:
         if isinstance(arg, torch.Tensor):
             if self._factory:
                 return run_raw(stand_in, (arg,), {})
+            block = self.state.heap.pinned.find(arg.data_ptr()) if self._in_place else None
+            if block is not None:
+                self.mapped.append((arg, block))
+                return block.alias(arg)
             if arg.dim() != 0:
                 raise mixed(f"cuda:{self.device or 0}", "cpu")
             hostwatch.host_read(self.state, arg)
@@ -114,12 +128,16 @@ def own_devices(state: Machine, kwargs: dict[str, Any]) -> dict[str, Any]:
     return {**kwargs, "device": torch.device(BACKEND, index)}
 
 
-def spans_of_all(tensors: list[DeviceTensor]) -> tuple[r.Span, ...]:
+def spans_of_all(tensors: Sequence[torch.Tensor]) -> tuple[r.Span, ...]:
     """The byte ranges of all `tensors`, each once."""
     if len(tensors) == 1:
-        return tensors[0].spans
+        return _spans(tensors[0])
     seen: dict[r.Span, None] = {}
     for tensor in tensors:
-        for span in tensor.spans:
+        for span in _spans(tensor):
             seen[span] = None
     return tuple(seen)
+
+
+def _spans(tensor: torch.Tensor) -> tuple[r.Span, ...]:
+    return tensor.spans if isinstance(tensor, DeviceTensor) else spans_of(tensor)

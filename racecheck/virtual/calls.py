@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch.utils._pytree import tree_leaves
 from racecheck.trace import caller
 from racecheck.virtual.faults import faulted, note_fault
 from racecheck.virtual.machine import Machine
+from racecheck.virtual.mapped import Mapped
 from racecheck.virtual.ops import OpInfo
 from racecheck.virtual.random_ops import Draw
 from racecheck.virtual.raw import run_raw
@@ -30,7 +32,7 @@ class Call:
     `outs` has one entry for each tensor returned: where to put it, or None if it is an argument.
     """
 
-    __slots__ = ("args", "draw", "info", "kwargs", "loc", "outs", "state")
+    __slots__ = ("args", "draw", "info", "kwargs", "loc", "mapped", "outs", "state")
 
     def __init__(self, state: Machine, info: OpInfo, args: Any, kwargs: Any) -> None:
         self.state = state
@@ -40,6 +42,7 @@ class Call:
         self.loc = caller()
         self.outs: list[torch.Tensor | None] = []
         self.draw: Draw | None = None
+        self.mapped: Mapped | None = None
 
     def prepare(self) -> None:
         """Called when a graph that holds this node is replayed: random operations draw anew."""
@@ -57,7 +60,8 @@ class Call:
         if faulted(self.state):
             return
         try:
-            result = self.result()
+            with self.mapped or nullcontext():
+                result = self.result()
             if self.outs:
                 for out, value in zip(self.outs, tensors_of(result), strict=True):
                     if out is not None:

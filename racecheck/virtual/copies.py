@@ -19,12 +19,14 @@ from typing import Any
 
 import torch
 
+from racecheck.exact.pages import writable
 from racecheck.trace import records as r
 from racecheck.trace.spans import spans_of
 from racecheck.virtual import hostwatch
 from racecheck.virtual.machine import Machine
 from racecheck.virtual.memory import PinnedBlock
 from racecheck.virtual.ops import Shape
+from racecheck.virtual.overlap import refuse_overlap
 from racecheck.virtual.queues import Work
 from racecheck.virtual.state import StreamState
 from racecheck.virtual.tensor import BACKEND, DeviceTensor
@@ -119,6 +121,12 @@ def _move(dst: torch.Tensor, src: torch.Tensor) -> None:
         dst.copy_(src)
 
 
+def _land(dst: torch.Tensor, src: torch.Tensor, spans: tuple[r.Span, ...]) -> None:
+    """A copy into `spans` of pinned memory."""
+    with writable(spans):
+        _move(dst, src)
+
+
 def _one_block(dst: torch.Tensor, src: torch.Tensor) -> bool:
     """Is the copy one stretch of bytes to another: the same dtype and the same dense layout?"""
     if dst.dtype != src.dtype or dst.shape != src.shape:
@@ -137,6 +145,7 @@ def _device_to_device(state: Machine, dst: DeviceTensor, src: DeviceTensor) -> N
     target, source = dst.plain(), src.plain()  # not the wrappers: queued work must not keep blocks allocated
     with torch._C._DisableTorchDispatch():
         source.expand(target.shape)  # a shape that does not fit is an error of the call
+    refuse_overlap(target, source)
     same = dst.dtype == src.dtype and target.is_contiguous() and source.is_contiguous()
     node = r.Node(kind="d2d" if same else "kernel", name="copy_", reads=src.spans, writes=dst.spans)
     here, there = state.stream(src.block.device), state.stream(dst.block.device)
@@ -190,7 +199,7 @@ def _device_to_host(state: Machine, dst: torch.Tensor, src: DeviceTensor, non_bl
 
     def land() -> None:
         state.heap.poll()
-        _move(target, source)
+        _land(target, source, spans)
         hostwatch.refresh(block, spans)
 
     node = r.Node(kind="d2h", name="copy_", reads=src.spans, writes=spans)
@@ -205,16 +214,17 @@ def _through_pageable(
     _forbid_pageable_in_capture(state)
     source = src.plain()
     node = r.Node(kind="d2h", name="copy_", reads=src.spans)
-    state.issue(node, lambda: _move(dst, source), stream=state.stream(src.block.device), blocking=True)
+    spans = spans_of(dst) if block is not None else ()
+    run = lambda: _land(dst, source, spans)  # noqa: E731
+    state.issue(node, run, stream=state.stream(src.block.device), blocking=True)
     if block is not None:
-        spans = spans_of(dst)
         state.tell(r.HostAccess, writes=spans)
         hostwatch.refresh(block, spans)
 
 
 def _used(state: Machine, block: PinnedBlock, work: Work | None) -> None:
     """A copy uses `block`: `work`, or None when it was captured."""
-    hostwatch.stage(state, block)
+    state.heap.watch(block)
     if work is not None:
         block.used_by(work)
     elif not block.uses:

@@ -21,8 +21,9 @@ from racecheck.virtual.arguments import CPU, Arguments, mixed, on_device, own_de
 from racecheck.virtual.calls import Call, run_raw
 from racecheck.virtual.faults import raise_fault
 from racecheck.virtual.machine import Machine, machine
+from racecheck.virtual.mapped import map_memory
 from racecheck.virtual.memory import Block
-from racecheck.virtual.ops import INDEXING, OpInfo, Shape, aten, op_info, require_kernel
+from racecheck.virtual.ops import INDEXING, OpInfo, Shape, aten, is_registered, op_info, require_kernel
 from racecheck.virtual.raw import resolving
 from racecheck.virtual.shapes import DataDependent, Outcome, outcome, shape_of
 from racecheck.virtual.tensor import DeviceTensor
@@ -101,8 +102,10 @@ def _device_operation(state: Machine, info: OpInfo, args: tuple[Any, ...], kwarg
     require_kernel(info)
     if info.func in INDEXING:
         args = _indices_to_device(state, args)
-    given = Arguments(state, args, kwargs)
+    given = Arguments(state, args, kwargs, in_place=is_registered(info))
     call = Call(state, info, given.args, given.kwargs)
+    if given.mapped:
+        map_memory(state, info, args, kwargs, given, call)
     try:
         expected = outcome(info, given.args, given.kwargs)
     except DataDependent:
@@ -129,7 +132,7 @@ def _functional(state: Machine, info: OpInfo, call: Call, given: Arguments, expe
     wrapped = [empty(state, out, given.device) if isinstance(out, Shape) else out for out in outs]
     results = [out for out in wrapped if isinstance(out, DeviceTensor)]
     writes = spans_of_all([*results, *_hidden(info, given)]) if info.hidden else spans_of_all(results)
-    node = r.Node(kind="kernel", name=info.name, reads=spans_of_all(given.tensors), writes=writes)
+    node = r.Node(kind="kernel", name=info.name, reads=spans_of_all(given.all()), writes=writes)
     call.outs = [out.raw for out in results]
     state.issue(node, call, stream=state.stream(given.device))
     return tree_unflatten(wrapped, tree) if len(wrapped) != 1 or not tree.is_leaf() else wrapped[0]
@@ -149,7 +152,7 @@ def _hidden(info: OpInfo, given: Arguments) -> list[DeviceTensor]:
 def wait_and_run(state: Machine, info: OpInfo, call: Call, given: Arguments) -> Any:
     """An operation whose result's shape or value depends on the data: the host waits, as on a GPU."""
     box: list[Any] = []
-    node = r.Node(kind="kernel", name=info.name, reads=spans_of_all(given.tensors))
+    node = r.Node(kind="kernel", name=info.name, reads=spans_of_all(given.all()))
     wait(state, node, lambda: box.append(call.result()), given.device)
 
     def wrap(out: Any) -> Any:

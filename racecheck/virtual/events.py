@@ -53,6 +53,7 @@ class Event:
 
             def reach() -> None:
                 self.time = state.scheduler.clock
+                state.learn("time", self.time)
 
             self.work = state.scheduler.put(target.queue, reach if self.enable_timing else None)
             state.scheduler.progress()

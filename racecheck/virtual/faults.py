@@ -47,6 +47,7 @@ def raise_fault(state: Machine) -> None:
 
         fault = _faults[state]
         fault.heard = True
+        state.learn("fault", fault.name)
         raise cuda_error(
             f"device-side failure in {fault.name} issued at {fault.loc.file}:{fault.loc.line} "
             f"({fault.problem}). The device cannot be used any more: every later call fails, as on a GPU"

@@ -34,17 +34,21 @@ def backend_device(device: Any) -> Any:
 
 def pinned_factory(func: Any, args: Any, kwargs: Any) -> torch.Tensor:
     """A factory called with `pin_memory=True`: make it on the CPU, then move it into pinned memory."""
-    if kwargs.get("device") is not None and kwargs["device"].type == BACKEND:
+    if kwargs.get("device") is not None and torch.device(kwargs["device"]).type == BACKEND:
         raise RuntimeError("Only dense CPU tensors can be pinned")
-    plain = func(*args, **kwargs)
-    return _pin(plain)
+    return _pin(func(*args, **kwargs), fill=func not in _UNFILLED)
 
 
-def _pin(plain: torch.Tensor) -> torch.Tensor:
+#: Their result holds whatever the pinned block held, not what the CPU's allocator left somewhere else.
+_UNFILLED = {torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty}
+
+
+def _pin(plain: torch.Tensor, *, fill: bool = True) -> torch.Tensor:
     state = machine()
     with state.lock, torch._C.DisableTorchFunction():
         out = copies.pinned_like(state, copies._dense_like(plain, None), plain.dtype)
-        run_raw(out.copy_, (plain,), {})
+        if fill:
+            run_raw(out.copy_, (plain,), {})
     return out
 
 

@@ -12,9 +12,11 @@ from collections import deque
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 
+from racecheck.exact.attribute import attribute, changes
+from racecheck.exact.handler import Fault
+from racecheck.exact.protector import Protector
 from racecheck.trace import caller, emit, listening, thread_name
 from racecheck.trace import records as r
 from racecheck.virtual.memory import POISON, Block, PinnedBlock, PinnedMemory
@@ -28,13 +30,14 @@ _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
 class Heap:
-    """All memory of one machine."""
+    """All memory of one machine. `exact`: pinned blocks that copies use are write-protected."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, exact: bool) -> None:
         self._machine = machine
         self._freed: deque[tuple[Block | PinnedBlock, str]] = deque()  # and the thread that let go of it
         self.dead_events: deque[Hashable] = deque()
         self.pinned = PinnedMemory(self.note_free)
+        self._protector = Protector() if exact else None
         self.watched: list[PinnedBlock] = []  # pinned blocks whose bytes are compared
 
     def allocate(self, nbytes: int, device: int | None = None) -> Block:
@@ -46,6 +49,8 @@ class Heap:
         pool = capture.pool if capture is not None else stream.key
         block, reused = machine.devices[stream.device].memory.allocate(nbytes, pool)
         name = f"device memory of {nbytes} bytes"
+        if machine.history is not None:
+            machine.history.took(block.bytes.data, pinned=False)
         machine.tell(r.Alloc, span=block.bytes.span, kind="device", reuse=reused, name=name)
         return block
 
@@ -53,6 +58,8 @@ class Heap:
         """A flat uint8 CPU tensor in pinned memory."""
         self.reclaim()
         tensor, block = self.pinned.allocate(max(nbytes, 1))
+        if self._machine.history is not None:
+            self._machine.history.took(block.data, pinned=True)
         name = f"pinned memory of {nbytes} bytes"
         # The pool does not wait for replays that read a block they captured: those accesses still count.
         reuse, block.captured = block.captured, False
@@ -63,21 +70,61 @@ class Heap:
         """A tensor died, perhaps inside the garbage collector: deal with it at the next call."""
         self._freed.append((block, thread_name()))
 
+    def watch(self, block: PinnedBlock) -> None:
+        """From now on, host writes to `block` are noticed: a copy uses it."""
+        if block.snapshot is None:
+            block.snapshot = block.data.copy()
+            block.snapshot_at = block.snapshot.ctypes.data
+            self.watched.append(block)
+            if self._protector is not None:
+                self._protector.arm((block.lo, block.hi))
+
+    def _unwatch(self, block: PinnedBlock) -> None:
+        if block.snapshot is not None:
+            self.poll()  # what was written before the tensor died
+            block.snapshot = None
+            self.watched = [other for other in self.watched if other is not block]
+            if self._protector is not None:
+                self._protector.disarm((block.lo, block.hi))
+
+    def close(self) -> None:
+        """Lift all protection."""
+        if self._protector is not None:
+            self._protector.close()
+            self._protector = None
+
     def poll(self) -> None:
-        """Report host writes that nobody announced: staged bytes that differ from what the trace knows."""
+        """Report host writes that nobody announced: faults, and staged bytes that differ from what the
+        trace knows.
+        """
         machine = self._machine
         since, machine.polled_at = machine.polled_at, caller()
+        faults = self._protector.take() if self._protector is not None else ()
         for block in self.watched:
-            snapshot = block.snapshot
-            if snapshot is None or not _memcmp(block.lo, snapshot.ctypes.data, block.hi - block.lo):
-                continue
-            changed = np.flatnonzero(block.data != snapshot)
-            edges = np.flatnonzero(np.diff(changed) > 1)
-            starts = changed[np.concatenate(([0], edges + 1))]
-            ends = changed[np.concatenate((edges, [len(changed) - 1]))] + 1
-            spans = tuple((block.lo + int(a), block.lo + int(b)) for a, b in zip(starts, ends, strict=True))
-            snapshot[:] = block.data
-            machine.tell(r.HostAccess, writes=spans, how="bytes", since=since)
+            own = [fault for fault in faults if block.lo <= fault.address < block.hi]
+            changed = self._changes(block)
+            if own or changed:
+                self._report(own, changed, since)
+
+    @staticmethod
+    def _changes(block: PinnedBlock) -> tuple[r.Span, ...]:
+        known = block.snapshot
+        if known is None or not _memcmp(block.lo, block.snapshot_at, block.hi - block.lo):
+            return ()
+        now = block.data.copy()  # what a thread writes from here on is the next poll's
+        changed = changes(known, now, block.lo)
+        known[:] = now
+        return changed
+
+    def _report(self, faults: list[Fault], changed: tuple[r.Span, ...], since: r.Loc | None) -> None:
+        if not listening():
+            return
+        writes, nobodys = attribute(faults, changed)
+        for fault, spans in writes:
+            who = fault.thread or ""
+            emit(r.HostAccess(thread=who, loc=fault.loc, mark=fault.mark, writes=spans, how="page"))
+        if nobodys:
+            self._machine.tell(r.HostAccess, writes=nobodys, how="bytes", since=since)
 
     def reclaim(self) -> None:
         """Give back what died since the last call, each block in the order of its stream."""
@@ -86,8 +133,7 @@ class Heap:
         while self._freed:
             block, thread = self._freed.popleft()
             if isinstance(block, PinnedBlock):
-                block.snapshot = None
-                self.watched = [other for other in self.watched if other is not block]
+                self._unwatch(block)
                 self.pinned.give_back(block)
             else:
                 self._free(block, thread)

@@ -4,6 +4,11 @@ PyTorch operations on pinned tensors pass through the dispatcher and are exact. 
 view, ctypes or C++ code do not: they are found by comparing the staged bytes with what they were, at
 every call that could order them (copies, records, waits, syncs, replays), which is exact to the stretch
 between two such calls. A silent write of the very bytes that were there before is not seen this way.
+
+With `virtual_cuda(exact=True)` staged blocks are write-protected besides (`racecheck.exact`): the first write
+to a page between two such calls is known by line and thread, also one of the same bytes. Later ones to that
+page before the next call count as its own as far as bytes changed. Writes that the trace knows already, and
+copies that land, open the pages first, and are not reported twice.
 """
 
 from __future__ import annotations
@@ -13,18 +18,12 @@ from typing import Any
 
 import torch
 
+from racecheck.exact.pages import writable
 from racecheck.trace import records as r
 from racecheck.trace.spans import spans_of
 from racecheck.virtual.machine import Machine
 from racecheck.virtual.memory import PinnedBlock
 from racecheck.virtual.ops import op_info
-
-
-def stage(state: Machine, block: PinnedBlock) -> None:
-    """`block` is used by a copy: from now on its bytes are watched."""
-    if block.snapshot is None:
-        block.snapshot = block.data.copy()
-        state.heap.watched.append(block)
 
 
 def refresh(block: PinnedBlock, spans: Iterable[r.Span]) -> None:
@@ -51,7 +50,8 @@ def host_operation(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
     if blocks:
         state.heap.poll()
         state.tell(r.HostAccess, reads=tuple(reads), writes=tuple(writes))
-    result = func(*args, **kwargs)
+    with writable(writes):
+        result = func(*args, **kwargs)
     for block in blocks:
         refresh(block, [(lo, hi) for lo, hi in writes if block.lo <= lo < block.hi])
     return result

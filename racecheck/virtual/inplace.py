@@ -41,9 +41,10 @@ def in_place(
     flat = [
         t for target in targets.values() for t in (target if isinstance(target, (list, tuple)) else [target])
     ]
-    if any(not isinstance(t, DeviceTensor) for t in flat if t is not None):
-        raise mixed("cpu", f"cuda:{given.device}")
     flat = [t for t in flat if t is not None]
+    usable = given.all()
+    if any(all(t is not known for known in usable) for t in flat):
+        raise mixed("cpu", f"cuda:{given.device}")
     if expected is None and info.name.endswith("out"):
         expected = _resize_by_data(state, info, call, given, targets)
     elif expected is not None and expected.resized:
@@ -53,7 +54,7 @@ def in_place(
         call.args, call.kwargs = given.args, given.kwargs
     fresh = _fresh(state, info, call, given, expected)
     only_written = info.name.endswith("out") or info.func in _OVERWRITES
-    reads = spans_of_all([t for t in given.tensors if not (only_written and any(t is w for w in flat))])
+    reads = spans_of_all([t for t in given.all() if not (only_written and any(t is w for w in flat))])
     writes = spans_of_all([*flat, *fresh])
     node = r.Node(kind="kernel", name=info.name, reads=reads, writes=writes, partial=info.partial)
     # PyTorch turns a mask into indices first, and waits for their number, unless it fills with one value

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Hashable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -19,6 +19,9 @@ from racecheck.virtual.heap import Heap
 from racecheck.virtual.lag import Lag
 from racecheck.virtual.queues import Scheduler, Work
 from racecheck.virtual.state import Capture, Device, Step, StreamState
+
+if TYPE_CHECKING:
+    from racecheck.virtual.history import History
 
 #: How many times a pending query is answered before the work is done at last.
 PATIENCE = 100
@@ -32,17 +35,19 @@ CAPTURE_ERROR = (
 class Machine:
     """Devices, pinned memory and the clockwork of one `virtual_cuda` context."""
 
-    def __init__(self, lag: Lag, devices: int) -> None:
+    def __init__(self, lag: Lag, devices: int, exact: bool = False) -> None:
         self.lock = threading.RLock()
         self.scheduler = Scheduler(lag)
         self.streams: dict[Hashable, StreamState] = {}
-        self.heap = Heap(self)
+        self.heap = Heap(self, exact)
         self.polled_at: r.Loc | None = None  # where the bytes were compared last
         self.devices = [Device(self, index) for index in range(devices)]
         self.graph_names = itertools.count(1)
         self.event_names = itertools.count(1)
         self.graphs: list[Any] = []  # weak references to live graphs
         self.captures: list[Capture] = []
+        self.asked: Work | None = None  # what the query in progress is about
+        self.history: History | None = None  # kept while schedules are enumerated
         self._local = threading.local()
 
     # -- where the calling thread is -----------------------------------------------------------
@@ -90,6 +95,8 @@ class Machine:
         work = self.scheduler.put(stream.queue, run)
         if blocking:
             self.scheduler.force(work)
+            if self.history is not None:
+                self.history.read(node.reads)
             raise_fault(self)
         self.scheduler.progress()
         return work
@@ -107,14 +114,23 @@ class Machine:
 
     def ask(self, scope: str, target: Hashable, work: Work | None) -> bool:
         """Is `work` done? The host learns it. Asked again and again, the device gets there: a GPU would."""
-        self.scheduler.progress()
         if work is not None and not work.done:
             work.asked += 1
-            if work.asked >= PATIENCE:
-                self.scheduler.force(work)
+        self.asked = work
+        self.scheduler.progress()
+        self.asked = None
+        if work is not None and not work.done and work.asked >= PATIENCE:
+            self.scheduler.force(work)
         done = work is None or work.done
+        self.learn("done", done)
         self.order(r.Acquire, scope=scope, target=target, how="query", done=done)
         return done
+
+    def learn(self, *facts: object) -> None:
+        """The host is about to learn `facts`, which might have been others had the device been earlier."""
+        if self.history is not None:
+            self.history.learn(*facts)
+            self.history.returned()
 
     def order(self, record: type[r.Record], /, **fields: Any) -> None:
         """Tell something that orders: silent host writes up to here come before it."""

@@ -9,6 +9,7 @@ has the old address and the old bytes lie under the new ones. Fresh and freed me
 
 from __future__ import annotations
 
+import mmap
 import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Hashable
@@ -32,10 +33,10 @@ def _round(nbytes: int) -> int:
     return max(_ALIGN, -(-nbytes // _ALIGN) * _ALIGN)
 
 
-def _raw(nbytes: int) -> np.ndarray:
-    """`nbytes` poisoned bytes at an aligned address."""
-    whole = np.full(nbytes + _ALIGN, POISON, dtype=np.uint8)
-    start = -whole.ctypes.data % _ALIGN
+def _raw(nbytes: int, align: int = _ALIGN) -> np.ndarray:
+    """`nbytes` poisoned bytes at an aligned address, up to the next one without neighbours."""
+    whole = np.full(-(-nbytes // align) * align + align, POISON, dtype=np.uint8)
+    start = -whole.ctypes.data % align
     return whole[start : start + nbytes]
 
 
@@ -120,7 +121,8 @@ class PinnedBlock:
     hi: int
     uses: list[Completion] = field(default_factory=list)
     snapshot: np.ndarray | None = None  # the staged bytes as the trace knows them
-    captured: bool = False  # only captured copies used it, and the pool knows nothing of those
+    snapshot_at: int = 0  # its address: asking numpy for it takes longer than a comparison
+    captured: bool = False  # only captured copies or kernels used it: the pool knows nothing of those
 
     def __post_init__(self) -> None:
         self._storage = torch.from_numpy(self.data).untyped_storage()
@@ -139,7 +141,10 @@ class PinnedBlock:
 
 
 class PinnedMemory:
-    """The caching host allocator, and the registry that answers `is_pinned`."""
+    """The caching host allocator, and the registry that answers `is_pinned`.
+
+    Blocks have pages of their own, as those of `cudaHostAlloc` have: they may be write-protected.
+    """
 
     def __init__(self, on_free: Callable[[PinnedBlock], None]) -> None:
         self._live: dict[int, PinnedBlock] = {}
@@ -185,6 +190,6 @@ class PinnedMemory:
                 block.uses.clear()
                 block.data[:] = POISON
                 return block
-        data = _raw(size)
+        data = _raw(size, mmap.PAGESIZE)
         lo = data.ctypes.data
         return PinnedBlock(data, lo, lo + size)

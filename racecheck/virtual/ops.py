@@ -106,11 +106,19 @@ def register(operator: Any, cpu_function: Callable[..., Any]) -> None:
     "mylib::gather.out" for an overload other than the default). `cpu_function` gets the operator's
     arguments with CPU tensors in place of device tensors. It writes into those the schema marks as mutated,
     returns fresh tensors for the rest, and must not keep any of them.
+
+    Besides device tensors (at least one) the operator may be given pinned CPU tensors: it uses them in place
+    when it retires, as a kernel uses mapped host memory (zero copy). The pinned pool does not wait for it.
     """
     name = operator if isinstance(operator, str) else operator.name()
     _registered[name.removesuffix(".default")] = cpu_function
     for func in [func for func in _infos if func.name().removesuffix(".default") == name]:
         del _infos[func]
+
+
+def is_registered(info: OpInfo) -> bool:
+    """Was its CPU function given with `register`?"""
+    return info.func.name().removesuffix(".default") in _registered
 
 
 def require_kernel(info: OpInfo) -> None:

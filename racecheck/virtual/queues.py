@@ -56,6 +56,7 @@ class Scheduler:
         self.lag = lag
         self.queues: list[Queue] = []
         self.clock = 0.0  # virtual microseconds: one for each retired item
+        self.returning: Callable[[], None] | None = None  # told at the end of every traced call
 
     def new_queue(self) -> Queue:
         """A queue for a new stream."""
@@ -72,6 +73,11 @@ class Scheduler:
 
     def progress(self) -> None:
         """Let the lag retire what it wants to; every traced call ends with this."""
+        self._let_retire()
+        if self.returning is not None:
+            self.returning()
+
+    def _let_retire(self) -> None:
         while True:
             ready = [queue for queue in self.queues if queue.ready()]
             if not ready:

@@ -83,9 +83,10 @@ def test_a_row_that_tests_nothing_fails(project: pytest.Pytester) -> None:
 
 
 def test_options_reach_the_rows(project: pytest.Pytester) -> None:
-    """`--race-lag` and `--race-seed` replace the scenario's own."""
-    project.runpytest_inprocess("-m", "race", "--race-lag", "seed:4", "--race-seed", "9")
-    assert {(plan.lag, plan.seed) for plan in project.plans} == {("seed:4", 9)}  # type: ignore[attr-defined]
+    """`--race-lag` and `--race-seed` replace the scenario's own; `--race-exact` is a switch."""
+    project.runpytest_inprocess("-m", "race", "--race-lag", "seed:4", "--race-seed", "9", "--race-exact")
+    plans = project.plans  # type: ignore[attr-defined]
+    assert {(plan.lag, plan.seed, plan.exact) for plan in plans} == {("seed:4", 9, True)}
 
 
 @pytest.mark.parametrize(

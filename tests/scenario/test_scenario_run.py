@@ -46,9 +46,9 @@ class World:
         self.evidence = make_evidence()
 
     @contextmanager
-    def virtual_cuda(self, lag: str) -> Iterator[None]:
-        """Remember the lag."""
-        self.calls.append(("lag", lag))
+    def virtual_cuda(self, lag: str, exact: bool) -> Iterator[None]:
+        """Remember the lag, and if the run is exact."""
+        self.calls.append(("lag", lag, "exact") if exact else ("lag", lag))
         yield
 
     @contextmanager
@@ -152,6 +152,17 @@ def test_a_gpu_cannot_be_told_to_lag() -> None:
         check_device("cuda", "eager")
 
 
+def test_exact_runs_need_a_machine_whose_code_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Page protection is machine code; a GPU's runs are not audited."""
+    with pytest.raises(UsageError, match=r"^--exact: .*; write --device virtual$"):
+        check_device("cuda", exact=True)
+    check_device("virtual", exact=True)
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    check_device("virtual")
+    with pytest.raises(UsageError, match=r"^--exact: .* not on linux on riscv64; leave it out"):
+        check_device("virtual", exact=True)
+
+
 # -- one row -------------------------------------------------------------------------------------
 
 
@@ -166,6 +177,15 @@ def test_a_row_is_audited_against_a_serial_reference(small: ScenarioFile, world:
     ]  # fmt: skip
     assert (row.verdict, row.requests, row.witness, row.ok) == ("clean", 2, [], True)
     assert (row.steps, row.steps_run) == (12, 1)
+
+
+def test_only_the_row_is_exact(small: ScenarioFile, world: World) -> None:
+    """The reference is not judged, so it does not pay for it."""
+    run_row(plan_rows(small, Overrides(runner="main", slots=1, exact=True))[0], References())
+    assert [call for call in world.calls if call[0] == "lag"] == [
+        ("lag", "eager"),
+        ("lag", "latest", "exact"),
+    ]
 
 
 def test_the_reference_is_computed_once(small: ScenarioFile, world: World) -> None:

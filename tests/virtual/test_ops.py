@@ -359,3 +359,26 @@ def test_operators_without_a_cpu_kernel_are_named_and_can_be_given_one():
         racecheck.virtual.register("racecheck_tests::scale", on_cpu)
         assert scale(x, count, 3.0).tolist() == [3, 3]
         assert count.tolist() == [1]
+
+
+def test_a_copy_between_overlapping_tensors_is_an_error_of_the_call():
+    """As on a GPU, and in the words of the CPU; the same tensor and separate halves are fine."""
+    with racecheck.virtual_cuda():
+        x = torch.arange(8.0, device="cuda")
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            x[2:6].copy_(x[:4])
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            x[:4].view(2, 2).copy_(x[:4].view(2, 2).t())
+        x[4:].copy_(x[:4])
+        x.copy_(x)
+        x[::2].copy_(x[1::2])
+        assert x.tolist() == [1, 1, 3, 3, 1, 1, 3, 3]
+
+
+def test_a_pinned_factory_takes_a_named_device_and_leaves_the_block_as_it_is():
+    """`device="cpu"` as text; `empty` shows the pool's poison, not what the CPU's allocator left."""
+    with racecheck.virtual_cuda():
+        pinned = torch.empty(3, dtype=torch.uint8, device="cpu", pin_memory=True)
+        assert pinned.is_pinned()
+        assert pinned.tolist() == [0xCB] * 3
+        assert torch.zeros(3, device="cpu", pin_memory=True).tolist() == [0, 0, 0]
