@@ -18,19 +18,23 @@ from racecheck.errors import UsageError
 from racecheck.trace import announcer, flusher, scope, thread_name
 from racecheck.trace import records as r
 from racecheck.virtual.backend import register_backend
+from racecheck.virtual.baton import Baton
 from racecheck.virtual.faults import raise_unheard
 from racecheck.virtual.lag import Lag, as_lag
-from racecheck.virtual.machine import Machine, set_machine
+from racecheck.virtual.machine import Machine, open_machine, set_machine
 from racecheck.virtual.ops import register
 from racecheck.virtual.patch import patched
-from racecheck.virtual.threads import traced_locks
+from racecheck.virtual.threads import ScheduledThreads
+from racecheck.virtual.waiting import scheduled
 from racecheck.virtual.workers import modes
 
 __all__ = ["register", "virtual_cuda"]
 
 
 @contextmanager
-def virtual_cuda(lag: str | Sequence[int] | Lag = "latest", *, devices: int = 1) -> Iterator[None]:
+def virtual_cuda(
+    lag: str | Sequence[int] | Lag = "latest", *, devices: int = 1, patience: float = 5.0
+) -> Iterator[None]:
     """Run the enclosed code on `devices` virtual GPUs whose work retires by `lag`.
 
     `lag` is "eager", "latest" (nothing retires before something forces it), "seed:N", or a list of decisions
@@ -38,14 +42,22 @@ def virtual_cuda(lag: str | Sequence[int] | Lag = "latest", *, devices: int = 1)
     own, and tensors do not outlive their context. All of `torch.cuda` is restored on the way out, also
     after an exception.
 
+    Threads started inside run one at a time, in an order that `lag` decides; sleeps and timeouts take no
+    real time (see `racecheck.virtual.baton`). A thread that makes no traced call for `patience` seconds
+    no longer holds up the others; of nested contexts the outermost says how many.
+
     Raises:
-        UsageError: an unknown lag, or fewer than one device.
+        UsageError: an unknown lag, fewer than one device, or no patience at all.
+        DeadlockError: all threads wait for each other.
     """
     policy = as_lag(lag)
     if devices < 1:
         raise UsageError(f"virtual_cuda needs at least one device, not {devices}")
+    if not patience > 0:
+        raise UsageError(f"virtual_cuda needs a patience above 0 seconds, not {patience}")
     register_backend()
-    state = Machine(policy, devices)
+    enclosing = open_machine()
+    state = Machine(policy, devices, Baton(patience) if enclosing is None else enclosing.baton)
     outer = set_machine(state)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the same sums on every machine, and small operations do not wait for a pool
@@ -53,7 +65,7 @@ def virtual_cuda(lag: str | Sequence[int] | Lag = "latest", *, devices: int = 1)
         with (
             scope(),
             patched(),
-            traced_locks(),
+            scheduled(ScheduledThreads(state), policy),
             announcer(lambda: _announce(state)),
             flusher(state.heap.poll),
             modes(),
