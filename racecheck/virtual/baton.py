@@ -38,6 +38,8 @@ from racecheck.virtual.turns import Turns
 
 #: A thread makes at most this many traced calls in a row while others wait.
 TURN = 1000
+#: Virtual seconds that a thread rests after that: about what as many calls take.
+TURN_TIME = 0.05
 #: Virtual seconds that a thread rests when it polled in vain.
 REST = 0.001
 
@@ -112,24 +114,6 @@ class Baton(Turns):
                 self._pass_on(task)
             self._settle()
 
-    def _forget(self, task: Task) -> None:
-        if task in self._tasks:
-            self._tasks.remove(task)
-        task.state = State.GONE
-        if self._known.get(task.ident or 0) is task:
-            del self._known[task.ident or 0]
-        task.open_gate()
-        self.wake(task)
-
-    def _settle(self) -> None:
-        """The threads are others than before."""
-        self.crowded = len(self._tasks) > 1
-        if self._holder not in self._tasks:
-            self._pass_on(self._tasks[-1]) if self._tasks else self._stop()
-
-    def _stop(self) -> None:
-        self._holder, self._idle_since = None, None
-
     # -- where the baton is handed on ----------------------------------------------------------
 
     def point(self) -> None:
@@ -154,7 +138,7 @@ class Baton(Turns):
     def _offer(self, task: Task) -> None:
         task.calls += 1
         if task.calls >= TURN:
-            self.rest()
+            self.rest(TURN_TIME)
             return
         with self._mutex:
             others = [other for other in self._ready() if other is not task]
@@ -199,15 +183,6 @@ class Baton(Turns):
         """The calling thread has nothing to do for a while; False if it is not scheduled."""
         task = self.here()
         return task is not None and self.block(task, None, _never, max(seconds, REST), "a time") is not None
-
-    def wake(self, key: object) -> None:
-        """Those who wait for `key` may try again."""
-        with self._mutex:
-            for task in self._tasks:
-                if task.state is State.WAITS and task.key is key:
-                    task.ready()
-            if self._holder is None:
-                self._settle()
 
     @contextmanager
     def outside(self, task: Task) -> Iterator[None]:

@@ -38,6 +38,11 @@ class Started:
         self.__init__()  # type: ignore[misc]
 
 
+def pool_worker(thread: threading.Thread) -> bool:
+    """Does `thread` work for a `ThreadPoolExecutor`?"""
+    return getattr(thread, "_target", None) is pool._worker
+
+
 def serves_others(thread: threading.Thread) -> bool:
     """Does `thread` wait where the scheduler cannot see it?
 
@@ -45,6 +50,6 @@ def serves_others(thread: threading.Thread) -> bool:
     and takes turns for each piece of work only.
     """
     target = getattr(thread, "_target", None)
-    if target is pool._worker:
+    if pool_worker(thread):
         return isinstance(thread._args[1], _queue.SimpleQueue)  # type: ignore[attr-defined]
     return (getattr(target, "__module__", None) or type(thread).__module__).startswith(_PROCESSES)

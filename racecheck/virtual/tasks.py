@@ -38,6 +38,7 @@ class Task:
         self.deadline: float | None = None
         self.expired = False
         self.doomed: str | None = None  # the story of a deadlock, to be raised
+        self.idle = False  # a pool's worker without work: nobody misses it in a deadlock
         self.ended = False  # GONE because it came to its end
 
     def wait(self, key: object, waits: str, where: Loc, deadline: float | None) -> None:

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from racecheck.trace import records as r
 from racecheck.trace.locks import HostThreads, known_thread
 from racecheck.virtual.guard import MachineLock
 from racecheck.virtual.machine import Machine, open_machine
-from racecheck.virtual.starting import Started, serves_others
+from racecheck.virtual.starting import Started, pool_worker, serves_others
 from racecheck.virtual.tasks import State, Task
+from racecheck.virtual.turns import Unwound
 from racecheck.virtual.workers import modes
 
 
@@ -88,7 +89,7 @@ class ScheduledThreads(HostThreads):
     def _released(self, lock: Any) -> None:
         if not getattr(lock, "_is_owned", bool)():  # a recursive lock may be held still
             self.baton.keepers.pop(lock, None)
-        if self.baton.crowded:
+        if self.baton.crowded or self.baton.here() is None:
             self.baton.wake(lock)
             self._guard.point()
 
@@ -118,6 +119,7 @@ class ScheduledThreads(HostThreads):
         if serves_others(thread):
             return
         task = self.baton.admit(thread)
+        task.idle = pool_worker(thread)
 
         def delete() -> None:
             del thread._delete  # type: ignore[attr-defined]
@@ -142,7 +144,7 @@ class ScheduledThreads(HostThreads):
         task = self.baton.task_of(thread)
         if task is not None:
             self.baton.begin(task)
-        with modes():
+        with modes(), suppress(Unwound):
             target()
 
     def join(self, thread: threading.Thread, timeout: float | None, real: Any) -> None:
@@ -176,9 +178,14 @@ class ScheduledThreads(HostThreads):
 
     @contextmanager
     def visiting(self) -> Iterator[None]:
-        """A worker of a pool that is older than the context takes turns for one piece of work."""
-        if self.baton.here() is not None:
-            yield
+        """A pool's worker does one piece of work; one from before the context takes turns for just that."""
+        task = self.baton.here()
+        if task is not None:
+            task.idle, before = False, task.idle
+            try:
+                yield
+            finally:
+                task.idle = before
             return
         task = self.baton.admit(threading.current_thread())
         self.baton.begin(task)

@@ -38,6 +38,35 @@ class Turns:
         self._calls = 0  # traced calls so far
         self._warning: str | None = None
 
+    # -- who is there, under the mutex ---------------------------------------------------------
+
+    def _forget(self, task: Task) -> None:
+        if task in self._tasks:
+            self._tasks.remove(task)
+        task.state = State.GONE
+        if self._known.get(task.ident or 0) is task:
+            del self._known[task.ident or 0]
+        task.open_gate()
+        self.wake(task)
+
+    def _settle(self) -> None:
+        """The threads are others than before."""
+        self.crowded = len(self._tasks) > 1
+        if self._holder not in self._tasks:
+            self._pass_on(self._tasks[-1]) if self._tasks else self._stop()
+
+    def _stop(self) -> None:
+        self._holder, self._idle_since = None, None
+
+    def wake(self, key: object) -> None:
+        """Those who wait for `key` may try again."""
+        with self._mutex:
+            for task in self._tasks:
+                if task.state is State.WAITS and task.key is key:
+                    task.ready()
+            if self._holder is None:
+                self._settle()
+
     # -- choosing, under the mutex -------------------------------------------------------------
 
     def _ready(self) -> list[Task]:
@@ -92,7 +121,7 @@ class Turns:
     def _doom(self) -> None:
         """A deadlock: all threads are to raise, those that opened a context after the others."""
         openers = [opener for _, opener in self._levels]
-        waiting = [task for task in self._tasks if task.state is State.WAITS]
+        waiting = [task for task in self._tasks if task.state is State.WAITS and not task.idle]
         story = deadlock_story(waiting, self.keepers)
         for task in waiting:
             task.doomed = task.doomed or story
