@@ -196,20 +196,42 @@ class Baton(Turns):
         finally:
             self._come_back(task)
 
-    def forked(self) -> None:
-        """This is a child process: it has only the thread that forked."""
-        for task in [task for task in self._tasks if task is not self.here()]:
-            self._forget(task)
-        self._settle()
+    # -- fork: nobody takes turns meanwhile (`threading` makes and takes locks in the child) -----
+
+    def before_fork(self) -> None:
+        """The process is about to fork."""
+        self._mutex.acquire()
+
+    def after_fork(self, child: bool) -> None:
+        """It has; a child has only the thread that forked."""
+        if child:
+            for task in [task for task in self._tasks if task is not self.here()]:
+                self._forget(task)
+            self._settle()
+        self._mutex.release()
 
 
 def _never() -> bool:
     return False
 
 
-def _after_fork() -> None:
-    for baton in list(_batons):
-        baton.forked()
+_forking: list[Baton] = []
 
 
-os.register_at_fork(after_in_child=_after_fork)
+def _before_fork() -> None:
+    _forking[:] = list(_batons)
+    for baton in _forking:
+        baton.before_fork()
+
+
+def _after_fork(child: bool) -> None:
+    for baton in _forking:
+        baton.after_fork(child)
+    _forking.clear()
+
+
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=lambda: _after_fork(child=False),
+    after_in_child=lambda: _after_fork(child=True),
+)

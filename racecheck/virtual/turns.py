@@ -28,6 +28,7 @@ class Turns:
         self.skipped = 0.0  # how many of them did not pass for real
         self.keepers: dict[object, Task] = {}  # who holds a lock
         self._patience = patience
+        self._reproducible = True
         self._tasks: list[Task] = []  # in the order in which they came
         self._known: dict[int, Task] = {}  # by thread identifier
         self._strangers = Strangers(self._known)
@@ -198,7 +199,8 @@ class Turns:
 
     def _go_on_without(self, stuck: Task) -> None:
         """The holder makes no traced call: somebody else goes on."""
-        if self._patience > SHORT:
+        if self._reproducible:
+            self._reproducible = False
             where = stuck.stands()
             self._warning = (
                 f"{stuck.name} has made no traced call for {self._patience:g} s, at "
@@ -206,6 +208,6 @@ class Turns:
                 "reproduced. Wait through threading, queue or concurrent.futures objects made inside "
                 "virtual_cuda(), or give it more patience"
             )
-            self._patience = SHORT
+            self._patience = min(self._patience, SHORT)
         stuck.state = State.AWAY
         self._pass_on(stuck)
