@@ -67,7 +67,8 @@ def deadlock_story(tasks: Iterable[Task], keepers: dict[object, Task]) -> str:
     for task in tasks:
         keeper = keepers.get(task.key)
         holds = "" if keeper is None else f" that {keeper.name} holds"
-        lines.append(f"{task.name} waits for {task.waits}{holds} at {task.where.file}:{task.where.line}")
+        waits = f"the end of {task.key.name}" if isinstance(task.key, Task) else task.waits
+        lines.append(f"{task.name} waits for {waits}{holds} at {task.where.file}:{task.where.line}")
     return (
         f"every host thread waits and none can wake another: {'; '.join(lines)}. Acquire locks in one order "
         "everywhere, notify before the last waiter waits, or wait with a timeout"

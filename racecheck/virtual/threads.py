@@ -158,7 +158,7 @@ class ScheduledThreads(HostThreads):
         if task is not None:
             with self._guard.let_go():
                 done = lambda: task.state is State.GONE  # noqa: E731
-                if self.baton.block(me, task, done, limit, f"the end of {task.name}") is False:
+                if self.baton.block(me, task, done, limit, "a thread") is False:
                     return
         if task is not None and task.ended:
             real(thread)  # all of its Python code has run
