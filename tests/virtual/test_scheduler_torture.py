@@ -136,8 +136,8 @@ def outcome(threads: list[list[str]], seed: int) -> str:
 
     def program() -> None:
         world = World()
-        run_threads(*(lambda steps=steps: world.run(steps) for steps in threads))
-        world.pool.shutdown()
+        with world.pool:  # a worker that is left would be a thread from before the next context
+            run_threads(*(lambda steps=steps: world.run(steps) for steps in threads))
 
     try:
         return traced(program, f"seed:{seed}")
