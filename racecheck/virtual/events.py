@@ -93,7 +93,10 @@ class Event:
         state = machine()
         with state.lock:
             self._refuse_captured()
-            return state.ask("event", self.key, self.work)
+            done = state.ask("event", self.key, self.work)
+        if not done:
+            state.baton.rest()
+        return done
 
     def synchronize(self) -> None:
         """The host waits for the work it stands for; at once if it was never recorded."""

@@ -14,7 +14,9 @@ import torch
 
 from racecheck.trace import caller, current_mark, emit, listening, thread_name
 from racecheck.trace import records as r
+from racecheck.virtual.baton import Baton
 from racecheck.virtual.faults import raise_fault
+from racecheck.virtual.guard import MachineLock
 from racecheck.virtual.heap import Heap
 from racecheck.virtual.lag import Lag
 from racecheck.virtual.queues import Scheduler, Work
@@ -35,8 +37,9 @@ CAPTURE_ERROR = (
 class Machine:
     """Devices, pinned memory and the clockwork of one `virtual_cuda` context."""
 
-    def __init__(self, lag: Lag, devices: int, exact: bool = False) -> None:
-        self.lock = threading.RLock()
+    def __init__(self, lag: Lag, devices: int, baton: Baton, exact: bool = False) -> None:
+        self.baton = baton
+        self.lock = MachineLock(baton)
         self.scheduler = Scheduler(lag)
         self.streams: dict[Hashable, StreamState] = {}
         self.heap = Heap(self, exact)

@@ -14,7 +14,6 @@ from racecheck.virtual import autocast, hostwatch
 from racecheck.virtual.accelerator import accelerator_patches
 from racecheck.virtual.cuda_names import cuda_patches, manual_seed_all
 from racecheck.virtual.machine import machine
-from racecheck.virtual.workers import thread_patches
 
 _MISSING = object()
 
@@ -90,7 +89,6 @@ def _patches() -> list[tuple[Any, str, Any]]:
         (torch.Tensor, "_reduce_ex_internal", _reduce(torch.Tensor._reduce_ex_internal)),
         *cuda_patches(),
         *accelerator_patches(),
-        *thread_patches(),
         (torch, "manual_seed", manual_seed),
         (torch.random, "manual_seed", manual_seed),
         (torch, "Generator", Generator),

@@ -87,7 +87,10 @@ class Stream:
         state = machine()
         with state.lock:
             state.refuse_in_capture(self.state.capture)
-            return state.ask("stream", self.state.key, self.state.queue.last)
+            done = state.ask("stream", self.state.key, self.state.queue.last)
+        if not done:
+            state.baton.rest()
+        return done
 
     def synchronize(self) -> None:
         """The host waits for all work issued to this stream so far."""
