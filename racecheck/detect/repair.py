@@ -24,7 +24,7 @@ _ELSEWHERE = 1 << 80
 class Repair:
     """A change that was checked to remove the race."""
 
-    kind: str  # "record", "wait", "pool", "slot" or "temporary"
+    kind: str  # "record", "wait", "join", "pool", "slot" or "temporary"
     text: str
 
 
@@ -49,6 +49,10 @@ def _races(trace: Iterable[r.Record]) -> set[tuple[str, r.Loc, r.Loc]]:
 
 def _candidates(trace: Sequence[r.Record], finding: Finding) -> Iterator[tuple[str, str, Edit]]:
     first, second = finding.first, finding.second
+    if finding.pairs[0][0].record is finding.pairs[0][1].record:
+        text = f"in the capture, record an event after {first.loc} and wait for it before {second.loc}"
+        yield "join", text, _joined_in_capture
+        return
     waits_on_host = not second.is_device or _reads_any_time(finding)
     if first.is_device:
         for record in _waits_in_place(trace, finding):
@@ -142,6 +146,19 @@ def with_edges(trace: Sequence[r.Record], finding: Finding) -> Iterator[r.Record
         yield record
         if id(record) in after:
             yield _depart(record, after[id(record)], finding.first.is_device)
+
+
+def _joined_in_capture(trace: Sequence[r.Record], finding: Finding) -> Iterator[r.Record]:
+    """Each second node of the race follows the first one in its graph."""
+    edges = {id(second.node): first.node for first, second in finding.pairs}
+    for record in trace:
+        if isinstance(record, r.Capture) and record.after:
+            before = list(record.after)
+            for index, node in enumerate(record.nodes):
+                first = edges.get(id(node))
+                before[index] += tuple(i for i, one in enumerate(record.nodes[:index]) if one is first)
+            record = replace(record, after=tuple(before))
+        yield record
 
 
 def _depart(record: r.Record, number: int, is_device: bool) -> r.Record:

@@ -42,9 +42,9 @@ class Call:
         self.draw: Draw | None = None
 
     def prepare(self) -> None:
-        """Called when a graph that holds this node is replayed: random operations draw anew."""
-        if self.draw is not None:
-            run_raw(self.draw.renew, (), {})
+        """Called at the launch of a graph that holds this random operation: it draws anew."""
+        assert self.draw is not None
+        run_raw(self.draw.renew, (), {})
 
     def result(self) -> Any:
         """What the operation returns now."""

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from racecheck.trace import records as r
-from racecheck.virtual.machine import cuda_error, machine
+from racecheck.virtual.captures import START
+from racecheck.virtual.faults import cuda_error
+from racecheck.virtual.machine import machine
 from racecheck.virtual.queues import Work
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ class Event:
         self.work: Work | None = None
         self.capture: Any = None
         self._device: int | None = None
-        self.frontier = 0  # what it covers of a capture
+        self.position = START  # what it covers of a capture
         self.time = 0.0
         self._dead = machine().heap.dead_events
 
@@ -47,7 +49,7 @@ class Event:
             self._device = target.device
             self.capture = target.capture
             if target.capture is not None:
-                self.frontier = target.frontier
+                self.position = target.position
                 return
             state.order(r.EventRecord, event=self.key, stream=target.key)
 
@@ -77,10 +79,7 @@ class Event:
         """`target` becomes part of the capture this event was recorded in."""
         if self.capture not in machine().captures:
             raise cuda_error("invalid argument: the event was last recorded in a capture that has ended")
-        if target.capture is None:
-            target.capture, target.frontier = self.capture, 0
-            self.capture.streams.append(target)
-        target.frontier |= self.frontier
+        self.capture.join(target, self.position)
 
     def _refuse_captured(self) -> None:
         machine().refuse_in_capture(self.capture)

@@ -15,10 +15,11 @@ from typing import Any
 from racecheck.errors import UnsupportedOperation
 from racecheck.trace import emit, listening, thread_name
 from racecheck.trace import records as r
-from racecheck.virtual.faults import raise_fault
-from racecheck.virtual.machine import cuda_error, machine
+from racecheck.virtual.captures import START, Capture, Plan
+from racecheck.virtual.faults import cuda_error, raise_fault
+from racecheck.virtual.machine import machine
 from racecheck.virtual.queues import Work
-from racecheck.virtual.state import Capture, Step, StreamState
+from racecheck.virtual.state import StreamState
 from racecheck.virtual.streams import Stream, StreamContext, current_stream, synchronize
 
 _pools = itertools.count(1)
@@ -36,7 +37,7 @@ class CUDAGraph:
         self.name = f"graph {next(machine().graph_names)}"
         self._last: Work | None = None  # its latest launch
         self._last_stream: Hashable = None
-        self.steps: list[Step] | None = None
+        self._plan: Plan | None = None
         self._pool: Any = None
         self._capture: Capture | None = None
 
@@ -55,10 +56,8 @@ class CUDAGraph:
                     "CUDA error: the stream is already capturing; end the first capture before"
                 )
             self._pool = pool if pool is not None else graph_pool_handle()
-            self._capture = Capture(
-                self, ("graph pool", self._pool), streams=[stream], mode=capture_error_mode
-            )
-            stream.capture, stream.frontier = self._capture, 0
+            self._capture = Capture(self, self._pool, streams=[stream], mode=capture_error_mode)
+            stream.capture, stream.position = self._capture, START
             state.captures.append(self._capture)
 
     def capture_end(self) -> None:
@@ -82,27 +81,33 @@ class CUDAGraph:
                 raise cuda_error(
                     "capturing stream has unjoined work: make it wait for every side stream before the end"
                 )
-            self.steps = capture.steps
+            self._plan = Plan(capture.steps)
             live = (known for known in state.graphs if known() not in (None, self))
             state.graphs = [*live, weakref.ref(self)]
             if listening():
                 emit(self.describe())
 
+    @property
+    def captured(self) -> bool:
+        """Is there something to replay?"""
+        return self._plan is not None
+
     def describe(self) -> r.Capture:
         """The graph as a trace record."""
-        steps = self.steps or []
+        plan = self._plan or Plan([])
         return r.Capture(
             thread=thread_name(),
             graph=self.name,
-            nodes=tuple(step.node for step in steps),
-            locs=tuple(step.loc for step in steps),
+            nodes=tuple(step.node for step in plan.steps),
+            locs=tuple(step.loc for step in plan.steps),
+            after=plan.after,
         )
 
     def replay(self) -> None:
         """Issue all nodes to the current stream."""
         state = machine()
         with state.lock:
-            if self.steps is None:
+            if self._plan is None:
                 raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
             raise_fault(state)
             stream = state.stream()
@@ -111,18 +116,8 @@ class CUDAGraph:
                     "virtual CUDA cannot capture a replay into another graph; replay it outside"
                 )
             self._follow_last_launch(stream)
-            runs = [step.run for step in self.steps]
-            for run in runs:
-                prepare = getattr(run, "prepare", None)
-                if prepare is not None:
-                    prepare()
             state.order(r.Replay, graph=self.name, stream=stream.key)
-
-            def play() -> None:
-                for run in runs:
-                    run()
-
-            self._last, self._last_stream = state.scheduler.put(stream.queue, play), stream.key
+            self._last, self._last_stream = self._plan.put(state.scheduler, stream), stream.key
             state.tell(r.EventRecord, event=("launch", self.name), stream=stream.key)
             state.scheduler.progress()
 
@@ -139,13 +134,11 @@ class CUDAGraph:
 
     def reset(self) -> None:
         """Delete the graph."""
-        self.steps = None
+        self._plan = None
 
 
 class graph:
     """`with torch.cuda.graph(g, pool=..., stream=...)`: capture into `g`."""
-
-    default_capture_stream: Stream | None = None
 
     def __init__(
         self,
@@ -158,7 +151,7 @@ class graph:
         self.cuda_graph = cuda_graph
         self.pool = pool
         self.capture_error_mode = capture_error_mode
-        self._context = StreamContext(stream if stream is not None else Stream())
+        self._context = StreamContext(stream if stream is not None else _capture_stream())
 
     def __enter__(self) -> None:
         synchronize()
@@ -169,6 +162,14 @@ class graph:
     def __exit__(self, *error: Any) -> None:
         self.cuda_graph.capture_end()  # when it raises, the capture stream stays current, as in PyTorch
         self._context.__exit__(*error)
+
+
+def _capture_stream() -> Stream:
+    """The stream of captures that name none: one for all, as in PyTorch, so that they can share a pool."""
+    state = machine()
+    if state.capture_stream is None:
+        state.capture_stream = Stream().state
+    return Stream.of(state.capture_stream)
 
 
 def is_current_stream_capturing() -> bool:

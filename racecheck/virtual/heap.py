@@ -17,7 +17,7 @@ import torch
 
 from racecheck.trace import caller, emit, listening, thread_name
 from racecheck.trace import records as r
-from racecheck.virtual.memory import POISON, Block, PinnedBlock, PinnedMemory
+from racecheck.virtual.memory import POISON, Block, GraphPool, PinnedBlock, PinnedMemory
 
 if TYPE_CHECKING:
     from racecheck.virtual.machine import Machine
@@ -33,6 +33,7 @@ class Heap:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._freed: deque[tuple[Block | PinnedBlock, str]] = deque()  # and the thread that let go of it
+        self._deferred: list[tuple[Block, str]] = []
         self.dead_events: deque[Hashable] = deque()
         self.pinned = PinnedMemory(self.note_free)
         self.watched: list[PinnedBlock] = []  # pinned blocks whose bytes are compared
@@ -43,7 +44,7 @@ class Heap:
         machine = self._machine
         stream = machine.stream(device)
         capture = stream.capture
-        pool = capture.pool if capture is not None else stream.key
+        pool = GraphPool(capture.pool, stream.key) if capture is not None else stream.key
         block, reused = machine.devices[stream.device].memory.allocate(nbytes, pool)
         name = f"device memory of {nbytes} bytes"
         machine.tell(r.Alloc, span=block.bytes.span, kind="device", reuse=reused, name=name)
@@ -83,27 +84,30 @@ class Heap:
         """Give back what died since the last call, each block in the order of its stream."""
         while self.dead_events:
             self._machine.tell(r.EventFree, event=self.dead_events.popleft())
+        if self._deferred and not self._machine.captures:
+            self._freed.extend(self._deferred)
+            self._deferred.clear()
         while self._freed:
             block, thread = self._freed.popleft()
             if isinstance(block, PinnedBlock):
                 block.snapshot = None
                 self.watched = [other for other in self.watched if other is not block]
                 self.pinned.give_back(block)
+            elif block.other_streams and self._machine.captures:
+                self._deferred.append((block, thread))  # PyTorch records no events while it captures
             else:
                 self._free(block, thread)
 
     def _free(self, block: Block, thread: str) -> None:
         machine = self._machine
-        owner = machine.streams.get(block.pool)
-        memory = machine.devices[block.device].memory
-        if owner is None:  # a graph's private pool: no other tensor gets it until the graph is gone
-            memory.give_back(block, ())
-            return
         lasts = [machine.streams[key].queue.last for key in block.other_streams]
-        uses = [last for last in lasts if last is not None]
-        if owner.capture is None and not uses:  # with foreign uses the block is nobody's until they are done
+        uses = tuple(last for last in lasts if last is not None)
+        owner = machine.streams.get(block.pool)
+        # A graph's memory is nobody else's while the graph may be replayed; with foreign uses the block is
+        # nobody's until they are done.
+        if owner is not None and owner.capture is None and not uses:
             data = block.bytes.data
             if listening():
                 emit(r.Free(thread=thread, span=block.bytes.span, stream=owner.key, loc=caller()))
             machine.scheduler.put(owner.queue, lambda: data.fill(POISON))
-        memory.give_back(block, tuple(uses))
+        machine.devices[block.device].memory.give_back(block, uses)

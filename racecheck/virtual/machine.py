@@ -10,15 +10,14 @@ import threading
 from collections.abc import Hashable
 from typing import Any
 
-import torch
-
 from racecheck.trace import caller, current_mark, emit, listening, thread_name
 from racecheck.trace import records as r
-from racecheck.virtual.faults import raise_fault
+from racecheck.virtual.captures import Capture
+from racecheck.virtual.faults import cuda_error, raise_fault
 from racecheck.virtual.heap import Heap
 from racecheck.virtual.lag import Lag
 from racecheck.virtual.queues import Scheduler, Work
-from racecheck.virtual.state import Capture, Device, Step, StreamState
+from racecheck.virtual.state import Device, StreamState
 
 #: How many times a pending query is answered before the work is done at last.
 PATIENCE = 100
@@ -43,6 +42,7 @@ class Machine:
         self.event_names = itertools.count(1)
         self.graphs: list[Any] = []  # weak references to live graphs
         self.captures: list[Capture] = []
+        self.capture_stream: StreamState | None = None  # of captures that name none
         self._local = threading.local()
 
     # -- where the calling thread is -----------------------------------------------------------
@@ -80,8 +80,7 @@ class Machine:
         if capture is not None:
             if blocking:
                 self.refuse_in_capture(capture)
-            stream.frontier |= 1 << len(capture.steps)
-            capture.steps.append(Step(node, run, caller()))
+            capture.add(stream, node, run, caller())
             return None
         self.heap.reclaim()
         if blocking:
@@ -137,12 +136,6 @@ class Machine:
             for capture in broken:
                 capture.error = CAPTURE_ERROR
             raise cuda_error(CAPTURE_ERROR)
-
-
-def cuda_error(what: str) -> Exception:
-    """The exception PyTorch raises for a CUDA error."""
-    kind: type[Exception] = getattr(torch, "AcceleratorError", RuntimeError)
-    return kind(f"CUDA error: {what}")
 
 
 _current: Machine | None = None

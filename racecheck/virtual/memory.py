@@ -13,7 +13,7 @@ import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -51,10 +51,17 @@ class Bytes:
         self.span = (base, base + nbytes)
 
 
+class GraphPool(NamedTuple):
+    """The part of a graph's private pool that a capturing stream draws on; `handle` is what graphs share."""
+
+    handle: Hashable
+    stream: Hashable
+
+
 class Block:
     """Device memory of one tensor and its views. Dropping the last reference frees it.
 
-    `pool` is the key of the stream it was allocated on, or of a graph's private pool.
+    `pool` is the key of the stream it was allocated on; of a graph's private pool it is a `GraphPool`.
     """
 
     __slots__ = ("__weakref__", "bytes", "device", "on_free", "other_streams", "pool")
@@ -65,6 +72,11 @@ class Block:
         self.pool = pool
         self.other_streams: set[Hashable] = set()  # record_stream
         self.on_free = on_free
+
+    @property
+    def stream(self) -> Hashable:
+        """The key of the stream it was allocated on."""
+        return self.pool.stream if isinstance(self.pool, GraphPool) else self.pool
 
     @property
     def nbytes(self) -> int:
@@ -89,7 +101,7 @@ class DeviceMemory:
         """A block of at least `nbytes`, and whether its old accesses count: it was freed in stream order.
 
         A block that other streams used (`record_stream`) comes back only when they are done with it: its
-        bytes are fresh then.
+        bytes are fresh then. A graph's are not: its replays use them again.
         """
         size = _round(nbytes)
         self.allocated += size
@@ -98,7 +110,8 @@ class DeviceMemory:
         for index in reversed(range(len(cached))):
             if all(work.done for work in cached[index][1]):
                 memory, uses = cached.pop(index)
-                return Block(memory, self._device, pool, self._on_free), not uses
+                counts = not uses or isinstance(pool, GraphPool)
+                return Block(memory, self._device, pool, self._on_free), counts
         return Block(Bytes(size), self._device, pool, self._on_free), False
 
     def give_back(self, block: Block, uses: tuple[Completion, ...]) -> None:
@@ -108,7 +121,7 @@ class DeviceMemory:
 
     def empty_cache(self) -> None:
         """Forget free blocks (`torch.cuda.empty_cache`). Those of graph pools stay with their graphs."""
-        self._free = {key: blocks for key, blocks in self._free.items() if not isinstance(key[0], str)}
+        self._free = {key: blocks for key, blocks in self._free.items() if isinstance(key[0], GraphPool)}
 
 
 @dataclass(eq=False)

@@ -1,16 +1,15 @@
-"""What a virtual device is made of: streams, captures in progress, memory and a generator."""
+"""What a virtual device is made of: streams, memory and a generator."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from racecheck.detect.ordering import LEGACY
-from racecheck.trace import records as r
+from racecheck.virtual.captures import START, Capture, Position
 from racecheck.virtual.memory import DeviceMemory
 from racecheck.virtual.queues import Queue
 
@@ -31,37 +30,8 @@ class StreamState:
     number: int
     priority: int = 0
     capture: Capture | None = None
-    frontier: int = 0  # while capturing: which steps of the capture this stream follows, a bit each
-
-
-@dataclass(eq=False)
-class Step:
-    """One captured node: its trace node, and how to run it. `prepare` runs at each replay's issue."""
-
-    node: r.Node
-    run: Any
-    loc: r.Loc
-
-
-@dataclass(eq=False)
-class Capture:
-    """A capture in progress. Side streams that wait for one of its events join it."""
-
-    graph: Any
-    pool: Hashable
-    steps: list[Step] = field(default_factory=list)
-    streams: list[StreamState] = field(default_factory=list)
-    error: str | None = None
-    mode: str = "global"  # capture_error_mode
-    thread: int = field(default_factory=threading.get_ident)
-
-    def forbids_here(self) -> bool:
-        """Does this capture forbid the calling thread to wait for or ask about any work?"""
-        return self.mode == "global" or (self.mode == "thread_local" and self.thread == threading.get_ident())
-
-    def unjoined(self) -> bool:
-        """Is there captured work that the capture's own stream does not follow?"""
-        return self.streams[0].frontier != (1 << len(self.steps)) - 1
+    position: Position = START  # while capturing
+    branches: list[Queue] = field(default_factory=list)  # for the side branches of graphs launched here
 
 
 class Device:

@@ -141,7 +141,7 @@ class DeviceTensor(torch.Tensor):
 
     def record_stream(self, stream: Any) -> None:
         """`stream` uses this tensor too: its block is not handed out again before that work is done."""
-        if stream.state.key != self.block.pool:
+        if stream.state.key != self.block.stream:
             self.block.other_streams.add(stream.state.key)
 
     def __format__(self, spec: str) -> str:
