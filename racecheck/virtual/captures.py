@@ -32,10 +32,9 @@ class Position(NamedTuple):
 
     def joined(self, other: Position) -> Position:
         """After both."""
-        mine = tuple(tip for tip in self.tips if not other.covers >> tip & 1)
-        theirs = tuple(tip for tip in other.tips if not self.covers >> tip & 1)
-        shared = tuple(tip for tip in self.tips if tip in other.tips)
-        return Position(self.covers | other.covers, (*mine, *shared, *theirs))
+        mine = {tip for tip in self.tips if tip in other.tips or not other.covers >> tip & 1}
+        theirs = {tip for tip in other.tips if not self.covers >> tip & 1}
+        return Position(self.covers | other.covers, tuple(sorted(mine | theirs)))
 
 
 START = Position(0, ())
