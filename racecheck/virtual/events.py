@@ -11,18 +11,30 @@ from racecheck.virtual.captures import START
 from racecheck.virtual.faults import cuda_error
 from racecheck.virtual.machine import machine
 from racecheck.virtual.queues import Work
+from racecheck.virtual.refusals import refuse
 
 if TYPE_CHECKING:
     from racecheck.virtual.state import StreamState
     from racecheck.virtual.streams import Stream
 
 
+_ONE_PROCESS = "the virtual device belongs to one process; order threads by events instead"
+
+
 class Event:
     """A CUDA event: created at its first record, and standing for the latest one."""
 
     def __init__(
-        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, **_: Any
+        self,
+        enable_timing: bool = False,
+        blocking: bool = False,
+        interprocess: bool = False,
+        external: bool = False,
     ) -> None:
+        if interprocess:
+            raise refuse("Event(interprocess=True)", _ONE_PROCESS)
+        if external:
+            raise refuse("Event(external=True)", "record it outside the capture, around the replay")
         self.key = ("event", next(machine().event_names))
         self.enable_timing = enable_timing
         self.work: Work | None = None
@@ -31,6 +43,29 @@ class Event:
         self.position = START  # what it covers of a capture
         self.time = 0.0
         self._dead = machine().heap.dead_events
+
+    @classmethod
+    def from_ipc_handle(cls, device: Any, handle: Any) -> Event:
+        """Refused: the virtual device belongs to one process."""
+        raise refuse("Event.from_ipc_handle", _ONE_PROCESS)
+
+    def ipc_handle(self) -> Any:
+        """Refused: the virtual device belongs to one process."""
+        raise refuse("Event.ipc_handle", _ONE_PROCESS)
+
+    @property
+    def cuda_event(self) -> int:
+        """A handle, 0 before the first record: good for comparing, there is no cudaEvent_t behind it."""
+        return self.key[1] if self._device is not None else 0
+
+    @property
+    def event_id(self) -> int:
+        """The same as `cuda_event`."""
+        return self.cuda_event
+
+    @property
+    def _as_parameter_(self) -> Any:
+        raise refuse("passing an event to C code (_as_parameter_)")
 
     def __del__(self) -> None:
         if getattr(self, "work", None) is not None:

@@ -11,9 +11,9 @@ from torch.utils import _device as torch_device
 
 from racecheck.virtual import copies, hostwatch
 from racecheck.virtual.dispatch import read_back
+from racecheck.virtual.indices import check_device
 from racecheck.virtual.machine import machine
 from racecheck.virtual.raw import run_raw
-from racecheck.virtual.streams import check_device
 from racecheck.virtual.tensor import BACKEND, DeviceTensor
 
 

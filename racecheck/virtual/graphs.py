@@ -12,17 +12,18 @@ import weakref
 from collections.abc import Hashable
 from typing import Any
 
-from racecheck.errors import UnsupportedOperation
 from racecheck.trace import emit, listening, thread_name
 from racecheck.trace import records as r
 from racecheck.virtual.captures import START, Capture, Plan
 from racecheck.virtual.faults import cuda_error, raise_fault
 from racecheck.virtual.machine import machine
 from racecheck.virtual.queues import Work
+from racecheck.virtual.refusals import refusal, refuse
 from racecheck.virtual.state import StreamState
 from racecheck.virtual.streams import Stream, StreamContext, current_stream, synchronize
 
 _pools = itertools.count(1)
+_RAW = "there is no cudaGraph_t behind it; racecheck.audit().trace holds what was captured"
 
 
 def graph_pool_handle() -> tuple[int, int]:
@@ -34,6 +35,7 @@ class CUDAGraph:
     """`torch.cuda.CUDAGraph`."""
 
     def __init__(self, keep_graph: bool = False) -> None:
+        self._keep = keep_graph
         self.name = f"graph {next(machine().graph_names)}"
         self._last: Work | None = None  # its latest launch
         self._last_stream: Hashable = None
@@ -112,9 +114,7 @@ class CUDAGraph:
             raise_fault(state)
             stream = state.stream()
             if stream.capture is not None:
-                raise UnsupportedOperation(
-                    "virtual CUDA cannot capture a replay into another graph; replay it outside"
-                )
+                raise refuse("the capture of a replay into another graph", "replay it outside")
             self._follow_last_launch(stream)
             state.order(r.Replay, graph=self.name, stream=stream.key)
             self._last, self._last_stream = self._plan.put(state.scheduler, stream), stream.key
@@ -136,6 +136,24 @@ class CUDAGraph:
         """Delete the graph."""
         self._plan = None
 
+    def instantiate(self) -> None:
+        """Nothing to do: a replay runs what was captured.
+
+        Raises:
+            RuntimeError: there is no capture, or the graph was not made with `keep_graph=True`.
+        """
+        if not self._keep or self._plan is None:
+            raise RuntimeError("instantiate() is for a graph with keep_graph=True, after capture_end()")
+
+    def register_generator_state(self, generator: Any) -> None:
+        """Nothing to do: every captured draw is renewed at each launch, whatever its generator."""
+
+    enable_debug_mode = refusal("CUDAGraph.enable_debug_mode", _RAW)
+    debug_dump = refusal("CUDAGraph.debug_dump", _RAW)
+    get_graph_data = refusal("CUDAGraph.get_graph_data", _RAW)
+    raw_cuda_graph = refusal("CUDAGraph.raw_cuda_graph", _RAW)
+    raw_cuda_graph_exec = refusal("CUDAGraph.raw_cuda_graph_exec", _RAW)
+
 
 class graph:
     """`with torch.cuda.graph(g, pool=..., stream=...)`: capture into `g`."""
@@ -155,7 +173,9 @@ class graph:
 
     def __enter__(self) -> None:
         synchronize()
-        machine().devices[machine().device_index].memory.empty_cache()
+        state = machine()
+        state.devices[state.device_index].memory.empty_cache()
+        state.heap.pinned.empty_cache()
         self._context.__enter__()
         self.cuda_graph.capture_begin(pool=self.pool, capture_error_mode=self.capture_error_mode)
 
@@ -179,6 +199,4 @@ def is_current_stream_capturing() -> bool:
 
 def make_graphed_callables(*_: Any, **__: Any) -> Any:
     """Refused: it captures backward passes, which the virtual device does not run."""
-    raise UnsupportedOperation(
-        "virtual CUDA does not support make_graphed_callables; capture the forward with torch.cuda.graph"
-    )
+    raise refuse("make_graphed_callables", "capture the forward with torch.cuda.graph")

@@ -96,6 +96,8 @@ class DeviceMemory:
         self._on_free = on_free
         self.allocated = 0  # bytes in live blocks
         self.peak = 0
+        self.reserved = 0  # bytes in blocks, live or free
+        self.reserved_peak = 0
 
     def allocate(self, nbytes: int, pool: Hashable) -> tuple[Block, bool]:
         """A block of at least `nbytes`, and whether its old accesses count: it was freed in stream order.
@@ -112,6 +114,8 @@ class DeviceMemory:
                 memory, uses = cached.pop(index)
                 counts = not uses or isinstance(pool, GraphPool)
                 return Block(memory, self._device, pool, self._on_free), counts
+        self.reserved += size
+        self.reserved_peak = max(self.reserved_peak, self.reserved)
         return Block(Bytes(size), self._device, pool, self._on_free), False
 
     def give_back(self, block: Block, uses: tuple[Completion, ...]) -> None:
@@ -121,7 +125,10 @@ class DeviceMemory:
 
     def empty_cache(self) -> None:
         """Forget free blocks (`torch.cuda.empty_cache`). Those of graph pools stay with their graphs."""
-        self._free = {key: blocks for key, blocks in self._free.items() if isinstance(key[0], GraphPool)}
+        for (pool, size), blocks in list(self._free.items()):
+            if not isinstance(pool, GraphPool):
+                self.reserved -= size * len(blocks)
+                del self._free[pool, size]
 
 
 @dataclass(eq=False)
@@ -159,6 +166,8 @@ class PinnedMemory:
         self._starts: list[int] = []
         self._cached: dict[int, list[PinnedBlock]] = {}
         self._on_free = on_free
+        self.allocated = 0  # bytes in live blocks
+        self.peak = 0
 
     def allocate(self, nbytes: int) -> tuple[torch.Tensor, PinnedBlock]:
         """A flat uint8 tensor over a pinned block, and the block."""
@@ -167,14 +176,22 @@ class PinnedMemory:
         lease = block.data[:]  # dies with the tensor's storage: that frees the block
         weakref.finalize(lease, self._on_free, block).atexit = False
         self._live[block.lo] = block
+        self.allocated += size
+        self.peak = max(self.peak, self.allocated)
         self._starts = sorted(self._live)
         return torch.from_numpy(lease), block
 
     def give_back(self, block: PinnedBlock) -> None:
         """The tensor is gone; the block waits for its copies, then may be handed out again."""
         del self._live[block.lo]
+        self.allocated -= block.hi - block.lo
         self._starts = sorted(self._live)
         self._cached.setdefault(block.hi - block.lo, []).append(block)
+
+    def empty_cache(self) -> None:
+        """Forget free blocks whose copies are done."""
+        for size, blocks in self._cached.items():
+            self._cached[size] = [block for block in blocks if not all(use.done for use in block.uses)]
 
     def find(self, address: int) -> PinnedBlock | None:
         """The live pinned block that holds `address`."""

@@ -5,48 +5,28 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
+from types import FunctionType
 from typing import Any
 
 import torch
 
-from racecheck.errors import UnsupportedOperation
 from racecheck.virtual import autocast, hostwatch
 from racecheck.virtual.accelerator import accelerator_patches
-from racecheck.virtual.cuda_names import cuda_patches, manual_seed_all
+from racecheck.virtual.cuda_names import cuda_patches, manual_seed_all, own_patches
+from racecheck.virtual.generators import Generator
+from racecheck.virtual.imported import imported
 from racecheck.virtual.machine import machine
+from racecheck.virtual.refusals import refusal
+from racecheck.virtual.surface import refusals
 from racecheck.virtual.workers import thread_patches
 
 _MISSING = object()
 
 
-class Generator(torch.Generator):
-    """`torch.Generator(device)`: a CPU generator that says "cuda" when asked for one."""
-
-    _device: torch.device
-
-    def __new__(cls, device: Any = "cpu") -> Generator:
-        """A generator for `device`; both kinds draw the same numbers from the same seed."""
-        wanted = torch.device(device)
-        self = super().__new__(cls, "cpu" if wanted.type == "cuda" else wanted)  # type: ignore[call-arg]
-        self._device = torch.device("cuda", wanted.index or 0) if wanted.type == "cuda" else wanted
-        return self
-
-    @property
-    def device(self) -> torch.device:  # type: ignore[override]
-        """The device asked for."""
-        return self._device
-
-
 def _compile(model: Any = None, **_: Any) -> Any:
     """`torch.compile`: the function itself, uncompiled."""
     return model if model is not None else (lambda function: function)
-
-
-def _refusal(what: str, remedy: str) -> Callable[..., Any]:
-    def refuse(*_: Any, **__: Any) -> Any:
-        raise UnsupportedOperation(f"virtual CUDA does not support {what}; {remedy}")
-
-    return refuse
 
 
 def _load(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -88,8 +68,8 @@ def _patches() -> list[tuple[Any, str, Any]]:
     autocasting = torch.amp.autocast_mode.autocast
     patches = [
         (torch.Tensor, "_reduce_ex_internal", _reduce(torch.Tensor._reduce_ex_internal)),
-        *cuda_patches(),
-        *accelerator_patches(),
+        *_surface(),
+        *own_patches(),
         *thread_patches(),
         (torch, "manual_seed", manual_seed),
         (torch.random, "manual_seed", manual_seed),
@@ -101,15 +81,15 @@ def _patches() -> list[tuple[Any, str, Any]]:
         (torch.serialization, "load", _load(torch.load)),
         (autocasting, "__init__", autocast.virtual_init(autocasting.__init__)),
         (torch, "is_autocast_enabled", autocast.is_enabled(torch.is_autocast_enabled)),
-        (torch.jit, "trace", _refusal("torch.jit.trace", "trace outside the context, on the CPU")),
+        (torch.jit, "trace", refusal("torch.jit.trace", "trace outside the context, on the CPU")),
         (torch.random, "fork_rng", _fork_rng(torch.random.fork_rng)),
     ]
     export = sys.modules.get("torch.export") or torch.export
-    patches.append((export, "export", _refusal("torch.export.export", "export outside the context")))
+    patches.append((export, "export", refusal("torch.export.export", "export outside the context")))
     triton = sys.modules.get("triton.runtime.jit")
     if triton is not None:
         remedy = "wrap it in a custom operator and give that a CPU function with racecheck.virtual.register"
-        patches.append((triton.JITFunction, "run", _refusal("Triton kernels", remedy)))
+        patches.append((triton.JITFunction, "run", refusal("Triton kernels", remedy)))
     return patches
 
 
@@ -140,9 +120,18 @@ def patched() -> Iterator[None]:
                 torch.set_default_device(default.device if default is not None else None)
 
 
+@cache
+def _surface() -> tuple[tuple[Any, str, Any], ...]:
+    """All of torch.cuda and torch.accelerator: found before the first context opens, the same in each."""
+    patches = [*cuda_patches(), *accelerator_patches()]
+    patches += refusals({(id(owner), name) for owner, name, _ in patches})
+    return (*patches, *imported(patches))
+
+
 @contextmanager
 def _attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
-    old = owner.__dict__.get(name, _MISSING)
+    is_code = isinstance(owner, FunctionType)
+    old = owner.__code__ if is_code else owner.__dict__.get(name, _MISSING)
     setattr(owner, name, value)
     try:
         yield

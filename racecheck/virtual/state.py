@@ -10,6 +10,7 @@ import torch
 
 from racecheck.detect.ordering import LEGACY
 from racecheck.virtual.captures import START, Capture, Position
+from racecheck.virtual.generators import Generator
 from racecheck.virtual.memory import DeviceMemory
 from racecheck.virtual.queues import Queue
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 #: PyTorch hands out streams from pools of this size, round robin, one pool per priority.
 STREAMS_PER_POOL = 32
+#: The numbers of high-priority streams begin here.
+HIGH = 1000
 
 
 @dataclass(eq=False)
@@ -33,6 +36,11 @@ class StreamState:
     position: Position = START  # while capturing
     branches: list[Queue] = field(default_factory=list)  # for the side branches of graphs launched here
 
+    @property
+    def id(self) -> int:
+        """A number that no other stream of the device has; 0 is the default stream."""
+        return self.number if self.priority == 0 else HIGH + self.number
+
 
 class Device:
     """Streams and memory of one virtual GPU."""
@@ -40,7 +48,7 @@ class Device:
     def __init__(self, machine: Machine, index: int) -> None:
         self.index = index
         self.memory = DeviceMemory(index, machine.heap.note_free)
-        self.generator = torch.Generator()
+        self.generator = Generator(f"cuda:{index}")
         self.generator.manual_seed(torch.initial_seed() & (2**63 - 1))
         self.default = self._stream(machine, 0, 0)
         self.pools: dict[int, list[StreamState]] = {}
@@ -55,6 +63,17 @@ class Device:
         if turn == len(pool):
             pool.append(self._stream(self._machine, turn + 1, priority))
         return pool[turn]
+
+    def stream_of(self, number: int) -> StreamState:
+        """The stream with this `id`.
+
+        Raises:
+            RuntimeError: there is none.
+        """
+        found = next((stream for stream in self.streams() if stream.id == number), None)
+        if found is None:
+            raise RuntimeError(f"device {self.index} has no stream with id {number}")
+        return found
 
     def streams(self) -> list[StreamState]:
         """Every stream made so far, the default one first."""

@@ -8,28 +8,32 @@ import torch
 
 from racecheck.errors import UnsupportedOperation
 from racecheck.virtual.events import Event
+from racecheck.virtual.indices import check_device, device_index, index_of
 from racecheck.virtual.machine import machine
+from racecheck.virtual.refusals import refuse
 from racecheck.virtual.state import StreamState
-
-
-def device_index(device: Any) -> int | None:
-    """The index in `device` (None, int, str, torch.device); None means the current one."""
-    if device is None or isinstance(device, int):
-        return device
-    device = torch.device(device)
-    if device.type != "cuda":
-        raise ValueError(f"Expected a cuda device, but got: {device}")
-    return device.index  # type: ignore[no-any-return]
 
 
 class Stream:
     """A CUDA stream of the virtual device; like PyTorch's, non-blocking and from a pool of 32."""
 
-    def __init__(self, device: Any = None, priority: int = 0, **_: Any) -> None:
-        state = machine()
-        index = device_index(device)
-        owner = state.devices[state.device_index if index is None else index]
-        self.state = owner.pooled_stream(-1 if priority < 0 else 0)
+    def __init__(
+        self,
+        device: Any = None,
+        priority: int = 0,
+        *,
+        stream_id: int | None = None,
+        device_index: int | None = None,
+        device_type: int | None = None,
+        stream_ptr: int | None = None,
+    ) -> None:
+        if stream_ptr is not None:
+            raise _no_handle("Stream(stream_ptr=)")
+        owner = machine().devices[index_of(device if stream_id is None else device_index)]
+        if stream_id is None:
+            self.state = owner.pooled_stream(-1 if priority < 0 else 0)
+        else:
+            self.state = owner.stream_of(stream_id)
 
     @classmethod
     def of(cls, state: StreamState) -> Stream:
@@ -50,13 +54,30 @@ class Stream:
 
     @property
     def cuda_stream(self) -> int:
-        """A handle, 0 for the default stream."""
-        return self.state.number if self.state.priority == 0 else 1000 + self.state.number
+        """A handle, 0 for the default stream: good for comparing, there is no cudaStream_t behind it."""
+        return self.state.id
 
     @property
     def stream_id(self) -> int:
         """The same as `cuda_stream`."""
-        return self.cuda_stream
+        return self.state.id
+
+    @property
+    def native_handle(self) -> int:
+        """The same as `cuda_stream`."""
+        return self.state.id
+
+    @property
+    def device_type(self) -> int:
+        """CUDA's number among PyTorch's device types."""
+        return 1
+
+    @property
+    def _as_parameter_(self) -> Any:
+        raise _no_handle("passing a stream to C code (_as_parameter_)")
+
+    def __cuda_stream__(self) -> Any:
+        raise _no_handle("handing a stream to another library (__cuda_stream__)")
 
     @property
     def priority(self) -> int:
@@ -118,14 +139,15 @@ class Stream:
         return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
 
 
+def _no_handle(what: str) -> UnsupportedOperation:
+    return refuse(what, "a raw cudaStream_t exists on a real GPU only; use torch.cuda.Stream")
+
+
 class ExternalStream:
     """Refused: a raw stream handle has no meaning on the virtual device."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        raise UnsupportedOperation(
-            "virtual CUDA has no ExternalStream: a raw cudaStream_t exists on a real GPU only; "
-            "use torch.cuda.Stream"
-        )
+        raise _no_handle("ExternalStream")
 
 
 class StreamContext:
@@ -163,16 +185,6 @@ class DeviceContext:
     def __exit__(self, *_: Any) -> None:
         if self.index is not None:
             machine().device_index = self._outer
-
-
-def check_device(index: int) -> int:
-    """`index`, or CUDA's error when there is no such device."""
-    if not 0 <= index < len(machine().devices):
-        raise RuntimeError(
-            f"CUDA error: invalid device ordinal {index}; "
-            f"virtual_cuda(devices=N) made {len(machine().devices)}"
-        )
-    return index
 
 
 def stream(stream: Stream | None) -> StreamContext:
