@@ -7,8 +7,7 @@ from typing import Any
 import torch
 
 from racecheck.virtual import events, graphs, streams
-from racecheck.virtual.cuda_names import CUDA, always, set_device
-from racecheck.virtual.machine import machine
+from racecheck.virtual.cuda_names import CUDA, always, empty_host_cache, set_device
 
 
 class _Generic(type):
@@ -82,7 +81,7 @@ ACCELERATOR: dict[str, Any] = {
     "synchronize": streams.synchronize,
     "Graph": Graph,
     "empty_cache": CUDA["empty_cache"],
-    "empty_host_cache": lambda: machine().heap.pinned.empty_cache(),
+    "empty_host_cache": empty_host_cache,
     "get_device_capability": lambda device=None: {"supported_dtypes": set(_DTYPES)},
     "get_memory_info": CUDA["mem_get_info"],
     **{name: CUDA[name] for name in CUDA if "memory_" in name and hasattr(torch.accelerator, name)},

@@ -104,6 +104,11 @@ class Cudart:
         raise refuse(f"torch.cuda.cudart().{name}", pinning if "Host" in name else ELSEWHERE)
 
 
+def empty_host_cache() -> None:
+    """Forget free pinned blocks."""
+    machine().heap.pinned.empty_cache()
+
+
 def _check_error(result: int) -> None:
     if result:
         raise RuntimeError(f"CUDA error: code {result}")
@@ -197,6 +202,9 @@ def cuda_patches() -> list[tuple[Any, str, Any]]:
     for name, value in (("start", always(None)), ("stop", always(None)), ("init", always(None))):
         patches.append((torch.cuda.profiler, name, value))
     patches.append((torch.cuda.nccl, "is_available", always(False)))
+    # what the real `torch.cuda.graph` needs, for a program that imported it before the context
+    patches.append((torch._C, "_host_emptyCache", empty_host_cache))
+    patches.append((torch.cuda.graphs.graph, "default_capture_stream", None))
     return [*patches, *legacy_patches()]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from types import FunctionType
 from typing import Any
@@ -22,6 +22,8 @@ from racecheck.virtual.surface import refusals
 from racecheck.virtual.workers import thread_patches
 
 _MISSING = object()
+
+Patch = tuple[Any, str, Any]  # owner, name, value
 
 
 def _compile(model: Any = None, **_: Any) -> Any:
@@ -58,7 +60,7 @@ def _reduce(real: Callable[..., Any]) -> Callable[..., Any]:
     return reduce
 
 
-def _patches() -> list[tuple[Any, str, Any]]:
+def _patches() -> list[Patch]:
     real_seed = torch.manual_seed
 
     def manual_seed(seed: int) -> torch.Generator:
@@ -66,7 +68,7 @@ def _patches() -> list[tuple[Any, str, Any]]:
         return real_seed(seed)
 
     autocasting = torch.amp.autocast_mode.autocast
-    patches = [
+    patches: list[Patch] = [
         (torch.Tensor, "_reduce_ex_internal", _reduce(torch.Tensor._reduce_ex_internal)),
         *_surface(),
         *own_patches(),
@@ -109,9 +111,7 @@ def patched() -> Iterator[None]:
     """Point torch's names at the virtual device inside the context."""
     context = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)
     default = getattr(context, "device_context", None)
-    with ExitStack() as stack:
-        for owner, name, value in _patches():
-            stack.enter_context(_attribute(owner, name, value))
+    with _replaced(_patches()):
         try:
             yield
         finally:
@@ -121,7 +121,7 @@ def patched() -> Iterator[None]:
 
 
 @cache
-def _surface() -> tuple[tuple[Any, str, Any], ...]:
+def _surface() -> tuple[Patch, ...]:
     """All of torch.cuda and torch.accelerator: found before the first context opens, the same in each."""
     patches = [*cuda_patches(), *accelerator_patches()]
     patches += refusals({(id(owner), name) for owner, name, _ in patches})
@@ -129,14 +129,18 @@ def _surface() -> tuple[tuple[Any, str, Any], ...]:
 
 
 @contextmanager
-def _attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
-    is_code = isinstance(owner, FunctionType)
-    old = owner.__code__ if is_code else owner.__dict__.get(name, _MISSING)
-    setattr(owner, name, value)
+def _replaced(patches: list[Patch]) -> Iterator[None]:
+    """Every attribute has its new value inside the context, and its old one after it."""
+    before: list[Patch] = []
     try:
+        for owner, name, value in patches:
+            is_code = isinstance(owner, FunctionType)
+            before.append((owner, name, owner.__code__ if is_code else owner.__dict__.get(name, _MISSING)))
+            setattr(owner, name, value)
         yield
     finally:
-        if old is _MISSING:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, old)
+        for owner, name, value in reversed(before):
+            if value is not _MISSING:
+                setattr(owner, name, value)
+            elif name in vars(owner):
+                delattr(owner, name)
