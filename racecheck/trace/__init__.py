@@ -1,6 +1,6 @@
 """The one record of a run. Providers emit records; the detector, reports and proof read them."""
 
-from racecheck.trace.context import current_mark, mark, thread_name
+from racecheck.trace.context import acting_as, current_mark, mark, thread_name
 from racecheck.trace.location import caller
 from racecheck.trace.stream import (
     Trace,
@@ -17,6 +17,7 @@ from racecheck.trace.stream import (
 
 __all__ = [
     "Trace",
+    "acting_as",
     "announcer",
     "caller",
     "current_mark",

@@ -141,3 +141,14 @@ def thread_name() -> str:
         name = known.setdefault(names, names.give(threading.current_thread()))
     _local.latest = names, name
     return name
+
+
+@contextmanager
+def acting_as(name: str) -> Iterator[None]:
+    """What the calling thread does inside is recorded as a thread called `name`."""
+    outer = getattr(_local, "latest", None)
+    _local.latest = _names[-1], name
+    try:
+        yield
+    finally:
+        _local.latest = outer

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from racecheck.trace import caller, current_mark, emit, listening, thread_name
@@ -141,16 +142,38 @@ class Machine:
 _current: Machine | None = None
 
 
+class _Hosting(threading.local):
+    """Does the thread run a host function?"""
+
+    active = False
+
+
+_hosting = _Hosting()
+
+
+@contextmanager
+def cuda_forbidden() -> Iterator[None]:
+    """Inside, the calling thread runs a host function: every use of the device is an error."""
+    outer = _hosting.active
+    _hosting.active = True
+    try:
+        yield
+    finally:
+        _hosting.active = outer
+
+
 def machine() -> Machine:
     """The machine of the open `virtual_cuda` context.
 
     Raises:
-        RuntimeError: there is none; device tensors do not outlive their context.
+        RuntimeError: there is none; device tensors do not outlive their context. Or a host function called.
     """
     if _current is None:
         raise RuntimeError(
             "a virtual CUDA tensor was used outside its virtual_cuda() context; keep the context open"
         )
+    if _hosting.active:
+        raise cuda_error("operation not permitted: a host function may not call CUDA")
     return _current
 
 

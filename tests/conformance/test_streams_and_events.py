@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+import racecheck
+
 N = 64
 
 
@@ -268,3 +270,19 @@ def test_backward_follows_the_callers_stream():
         (weight * 2).sum().backward()
         stream.synchronize()
         assert weight.grad.tolist() == [2.0] * N
+
+
+def test_host_function_runs_in_stream_order(hold):
+    """cudaLaunchHostFunc: called when the stream gets there, after the copy before it."""
+    stream = torch.cuda.Stream()
+    a, _ = _pair()
+    a.fill_(3)
+    pinned, seen = torch.zeros(N).pin_memory(), []
+    torch.cuda.synchronize()
+    with hold(stream) as gate, torch.cuda.stream(stream):
+        pinned.copy_(a, non_blocking=True)
+        racecheck.host_function(lambda: seen.append(pinned.numpy()[0]), stream=stream, reads=[pinned])
+        assert not seen
+        gate.open()
+        stream.synchronize()
+    assert seen == [3]
