@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import torch
@@ -41,10 +42,13 @@ class Call:
         self.outs: list[torch.Tensor | None] = []
         self.draw: Draw | None = None
 
-    def prepare(self) -> None:
-        """Called at the launch of a graph that holds this random operation: it draws anew."""
-        assert self.draw is not None
-        run_raw(self.draw.renew, (), {})
+    def launched(self) -> Call:
+        """The call as one launch of its graph makes it: random operations draw anew each time."""
+        if self.draw is None:
+            return self
+        again = copy(self)
+        again.draw = run_raw(self.draw.renewed, (), {})
+        return again
 
     def result(self) -> Any:
         """What the operation returns now."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from racecheck.trace import records as r
@@ -76,6 +76,25 @@ class Capture:
         self.steps.append(Step(node, run, loc, position.tips, self.streams.index(stream)))
         stream.position = Position(position.covers | 1 << index, (index,))
 
+    def include(self, stream: StreamState, plan: Plan) -> None:
+        """A graph launched on one of the capture's streams: its steps become part of this one.
+
+        Its side lanes get lanes of their own here, which no stream adds to.
+        """
+        base, before = len(self.steps), stream.position
+        lanes = {0: self.streams.index(stream)}
+        for step in plan.steps:
+            if step.lane not in lanes:
+                lanes[step.lane] = len(self.streams)
+                self.streams.append(replace(stream))  # a stand-in that ends with the capture
+            after = tuple(base + index for index in step.after) or before.tips
+            self.steps.append(Step(step.node, step.run, step.loc, after, lanes[step.lane]))
+        count = len(plan.steps)
+        if count:
+            inner = {index for step in plan.steps for index in step.after}
+            tips = tuple(base + index for index in range(count) if index not in inner)
+            stream.position = Position(before.covers | (1 << count) - 1 << base, tips)
+
     def join(self, stream: StreamState, position: Position) -> None:
         """`stream` follows what an event of this capture stands for, and is captured from now on.
 
@@ -108,7 +127,7 @@ class Plan:
     def __init__(self, steps: list[Step]) -> None:
         self.steps = steps
         self._runs = [step.run for step in steps]
-        self._prepares = [step.run.prepare for step in steps if getattr(step.run, "draw", None) is not None]
+        self._drawing = [i for i, step in enumerate(steps) if getattr(step.run, "draw", None) is not None]
         self._is_line = all(step.after == (index - 1,) for index, step in enumerate(steps) if index)
         foreign = [tuple(i for i in step.after if steps[i].lane != step.lane) for step in steps]
         self._edges = [] if self._is_line else foreign
@@ -120,19 +139,22 @@ class Plan:
 
     def put(self, scheduler: Scheduler, stream: StreamState) -> Work:
         """Queue all steps on `stream`, one item each; the item that completes the launch."""
-        for prepare in self._prepares:
-            prepare()
-        if self._is_line and self._runs:
-            return scheduler.put_all(stream.queue, self._runs)
+        runs = self._runs
+        if self._drawing:
+            runs = runs.copy()
+            for index in self._drawing:
+                runs[index] = runs[index].launched()
+        if self._is_line and runs:
+            return scheduler.put_all(stream.queue, runs)
         start = scheduler.put(stream.queue, None)
-        return self._put_lanes(scheduler, stream, start) if self._runs else start
+        return self._put_lanes(scheduler, stream, start, runs) if runs else start
 
-    def _put_lanes(self, scheduler: Scheduler, stream: StreamState, start: Work) -> Work:
+    def _put_lanes(self, scheduler: Scheduler, stream: StreamState, start: Work, runs: list[Any]) -> Work:
         works: list[Work] = []
         ends: dict[int, Work] = {}
-        for step, edges in zip(self.steps, self._edges, strict=True):
+        for step, edges, run in zip(self.steps, self._edges, runs, strict=True):
             after = tuple(works[index] for index in edges) if step.after else (start,)
-            works.append(scheduler.put(_queue(scheduler, stream, step.lane), step.run, after))
+            works.append(scheduler.put(_queue(scheduler, stream, step.lane), run, after))
             ends[step.lane] = works[-1]
         return scheduler.put(stream.queue, None, tuple(ends.values()))
 

@@ -41,7 +41,7 @@ class Event:
         self.capture: Any = None
         self._device: int | None = None
         self.position = START  # what it covers of a capture
-        self.time = 0.0
+        self._reached: list[float] = []  # the clock at its record, once that is done
         self._dead = machine().heap.dead_events
 
     @classmethod
@@ -88,8 +88,10 @@ class Event:
                 return
             state.order(r.EventRecord, event=self.key, stream=target.key)
 
+            self._reached = reached = []  # of this record, not of an earlier one that is still to come
+
             def reach() -> None:
-                self.time = state.scheduler.clock
+                reached.append(state.scheduler.clock)
 
             self.work = state.scheduler.put(target.queue, reach if self.enable_timing else None)
             state.scheduler.progress()
@@ -136,14 +138,21 @@ class Event:
             state.acquire("event", self.key, self.work)
 
     def elapsed_time(self, end: Event) -> float:
-        """Virtual milliseconds between the two records: one microsecond for each retired item."""
+        """Virtual milliseconds between the two records: one microsecond for each retired item.
+
+        Raises:
+            ValueError: an event without timing, or never recorded.
+            RuntimeError: one of them is not done, or was last recorded in a capture.
+        """
         if not (self.enable_timing and end.enable_timing):
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
         if self.work is None or end.work is None:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
+        if self.capture is not None or end.capture is not None:
+            raise cuda_error("invalid argument: an event that was last recorded in a capture has no time")
         if not (self.work.done and end.work.done):
-            raise RuntimeError("CUDA error: device not ready (synchronize the end event before elapsed_time)")
-        return (end.time - self.time) / 1000.0
+            raise cuda_error("device not ready (synchronize the end event before elapsed_time)")
+        return (end._reached[0] - self._reached[0]) / 1000.0
 
     def __repr__(self) -> str:
         return (

@@ -8,6 +8,7 @@ capture comes from the graph's private pool; graphs that share a pool overwrite 
 from __future__ import annotations
 
 import itertools
+import warnings
 import weakref
 from collections.abc import Hashable
 from typing import Any
@@ -48,6 +49,11 @@ class CUDAGraph:
         state = machine()
         with state.lock:
             stream = state.stream()
+            if self._plan is not None:
+                raise RuntimeError(
+                    "This CUDAGraph instance already owns a captured graph. To capture a new graph, create "
+                    "a new instance or call reset() first."
+                )
             if stream.number == 0:
                 raise RuntimeError(
                     "CUDA graphs must be captured on a non-default stream; replaying them on the default "
@@ -73,6 +79,8 @@ class CUDAGraph:
             capture = self._capture
             if capture is None:
                 raise RuntimeError("CUDA error: this graph is not capturing; call capture_begin first")
+            if state.stream() is not capture.streams[0]:
+                raise RuntimeError("Capture must end on the same stream it began on.")
             for stream in capture.streams:
                 stream.capture = None
             state.captures.remove(capture)
@@ -84,6 +92,10 @@ class CUDAGraph:
                     "capturing stream has unjoined work: make it wait for every side stream before the end"
                 )
             self._plan = Plan(capture.steps)
+            if not capture.steps:
+                warnings.warn(
+                    "The CUDA Graph is empty: nothing was issued to a captured stream", stacklevel=2
+                )
             live = (known for known in state.graphs if known() not in (None, self))
             state.graphs = [*live, weakref.ref(self)]
             if listening():
@@ -114,7 +126,8 @@ class CUDAGraph:
             raise_fault(state)
             stream = state.stream()
             if stream.capture is not None:
-                raise refuse("the capture of a replay into another graph", "replay it outside")
+                stream.capture.include(stream, self._plan)
+                return
             self._follow_last_launch(stream)
             state.order(r.Replay, graph=self.name, stream=stream.key)
             self._last, self._last_stream = self._plan.put(state.scheduler, stream), stream.key

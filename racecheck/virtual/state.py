@@ -19,8 +19,12 @@ if TYPE_CHECKING:
 
 #: PyTorch hands out streams from pools of this size, round robin, one pool per priority.
 STREAMS_PER_POOL = 32
-#: The numbers of high-priority streams begin here.
+#: Priorities go from 0 down to this; `id` tells them apart by thousands. Source: c10/cuda/CUDAStream.h.
+HIGHEST = -3
 HIGH = 1000
+
+
+_PREFIXES = ("", "high-", "higher-", "highest-")
 
 
 @dataclass(eq=False)
@@ -39,7 +43,7 @@ class StreamState:
     @property
     def id(self) -> int:
         """A number that no other stream of the device has; 0 is the default stream."""
-        return self.number if self.priority == 0 else HIGH + self.number
+        return HIGH * -self.priority + self.number
 
 
 class Device:
@@ -56,7 +60,7 @@ class Device:
         self._machine = machine
 
     def pooled_stream(self, priority: int) -> StreamState:
-        """The next stream of the pool for `priority` (-1 high, 0 normal), round robin."""
+        """The next stream of the pool for `priority` (0 normal, -3 highest), round robin."""
         pool = self.pools.setdefault(priority, [])
         turn = self._next.get(priority, 0)
         self._next[priority] = (turn + 1) % STREAMS_PER_POOL
@@ -81,7 +85,7 @@ class Device:
 
     def _stream(self, machine: Machine, number: int, priority: int) -> StreamState:
         where = f"{self.index}." if self.index else ""
-        key = f"{where}{LEGACY}" if number == 0 else f"{where}{'high-' if priority else ''}{number}"
+        key = f"{where}{LEGACY}" if number == 0 else f"{where}{_PREFIXES[-priority]}{number}"
         stream = StreamState(key, machine.scheduler.new_queue(), self.index, number, priority)
         machine.streams[key] = stream
         return stream

@@ -11,7 +11,7 @@ from racecheck.virtual.events import Event
 from racecheck.virtual.indices import check_device, device_index, index_of
 from racecheck.virtual.machine import machine
 from racecheck.virtual.refusals import refuse
-from racecheck.virtual.state import StreamState
+from racecheck.virtual.state import HIGHEST, StreamState
 
 
 class Stream:
@@ -31,7 +31,7 @@ class Stream:
             raise _no_handle("Stream(stream_ptr=)")
         owner = machine().devices[index_of(device if stream_id is None else device_index)]
         if stream_id is None:
-            self.state = owner.pooled_stream(-1 if priority < 0 else 0)
+            self.state = owner.pooled_stream(max(HIGHEST, min(0, priority)))
         else:
             self.state = owner.stream_of(stream_id)
 
@@ -81,13 +81,13 @@ class Stream:
 
     @property
     def priority(self) -> int:
-        """-1 (high) or 0."""
+        """From 0 down to -3, the highest."""
         return self.state.priority
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
         """Lowest and highest priority."""
-        return 0, -1
+        return 0, HIGHEST
 
     def record_event(self, event: Event | None = None) -> Event:
         """Record `event` (or a new one) after all work issued to this stream so far."""

@@ -425,3 +425,115 @@ def test_graphs_that_share_a_pool_reuse_memory():
     two.replay()
     torch.cuda.synchronize()
     assert other.tolist() == [2] * N
+
+
+def test_capture_must_end_where_it_began():
+    """`capture_end` on another stream is refused, and the capture goes on."""
+    a, graph, stream = _loaded(), torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        graph.capture_begin()
+        a.add_(1)
+    with torch.cuda.stream(torch.cuda.Stream()), pytest.raises(RuntimeError, match="same stream"):
+        graph.capture_end()
+    with torch.cuda.stream(stream):
+        graph.capture_end()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert a.tolist() == [1] * N
+
+
+def test_graph_is_captured_once():
+    """A graph that holds a capture takes no second one before `reset`."""
+    a, graph = _loaded(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        a.add_(1)
+    with torch.cuda.stream(torch.cuda.Stream()), pytest.raises(RuntimeError, match="already owns"):
+        graph.capture_begin()
+    graph.reset()
+    with torch.cuda.graph(graph):
+        a.add_(2)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert a.tolist() == [2] * N
+
+
+def test_empty_capture_warns():
+    """PyTorch says so, and the graph can be replayed."""
+    _loaded()
+    graph = torch.cuda.CUDAGraph()
+    with pytest.warns(UserWarning, match="CUDA Graph is empty"), torch.cuda.graph(graph):
+        pass
+    graph.replay()
+    torch.cuda.synchronize()
+
+
+def test_replay_can_be_captured():
+    """A launch inside a capture becomes part of the new graph."""
+    a, inner, outer = _loaded(), torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(inner):
+        a.add_(1)
+    with torch.cuda.graph(outer):
+        a.mul_(2)
+        inner.replay()
+    torch.cuda.synchronize()
+    assert a.tolist() == [0] * N
+    outer.replay()
+    outer.replay()
+    torch.cuda.synchronize()
+    assert a.tolist() == [3] * N
+
+
+def test_launches_in_flight_draw_different_numbers(hold):
+    """Random numbers belong to the launch, however late it runs."""
+    a, graph, stream = _loaded(), torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    kept = [torch.zeros(N, device="cuda") for _ in range(2)]
+    with torch.cuda.graph(graph):
+        a.uniform_()
+    with torch.cuda.stream(stream):
+        graph.replay()
+        kept[0].copy_(a)
+    torch.cuda.synchronize()
+    with hold(stream) as gate, torch.cuda.stream(stream):
+        for copy in kept:
+            graph.replay()
+            copy.copy_(a)
+        gate.open()
+        stream.synchronize()
+    assert kept[0].tolist() != kept[1].tolist()
+
+
+def test_block_another_stream_used_is_not_reused_in_the_capture():
+    """With `record_stream` a block freed in a capture stays away until the capture is over."""
+    a, side, graph = _loaded(), torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        temporary = a.add(1)
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            a.add_(temporary)
+        temporary.record_stream(side)
+        address = temporary.data_ptr()
+        del temporary
+        other = a.new_ones(N)
+        assert other.data_ptr() != address
+        torch.cuda.current_stream().wait_stream(side)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert a.tolist() == [1] * N
+
+
+def test_block_freed_in_a_capture_is_reused_in_it():
+    """Memory of one captured stream goes round within the graph; another stream's does not."""
+    a, b, side, graph = _loaded(), _loaded(), torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        temporary = a.add(1)
+        address = temporary.data_ptr()
+        del temporary
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            foreign = b.add(1)
+        mine = a.add(2)
+        assert mine.data_ptr() == address != foreign.data_ptr()
+        torch.cuda.current_stream().wait_stream(side)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert (mine[0].item(), foreign[0].item()) == (2, 1)

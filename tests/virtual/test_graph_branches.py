@@ -218,6 +218,54 @@ def test_a_temporary_used_by_another_branch_races_unless_recorded():
     assert verdict(record=True) != "race"
 
 
+@pytest.mark.parametrize("lag", LAGS)
+def test_a_replay_can_be_captured(lag):
+    """A graph launched in a capture becomes a part of the new graph, branches and random draws included."""
+    with racecheck.virtual_cuda(lag=lag), racecheck.audit() as audit:
+        a, b, noise = (torch.zeros(N, device="cuda") for _ in range(3))
+        side, inner, outer = torch.cuda.Stream(), torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        with torch.cuda.graph(inner):
+            both = (lambda: a.add_(1), lambda: b.add_(2))
+            forked(torch.cuda.current_stream(), side, join_early=False, both=both)
+            noise.uniform_()
+        with torch.cuda.graph(outer):
+            a.mul_(2)
+            inner.replay()
+            a.add_(b)
+            inner.replay()
+        assert a[0].item() == 0
+        outer.replay()
+        assert (a[0].item(), b[0].item()) == (4, 4)
+        first = noise.tolist()
+        outer.replay()
+        assert (a[0].item(), b[0].item()) == (16, 8)
+        assert noise.tolist() != first
+    assert not audit.findings
+
+
+def test_launches_in_flight_draw_their_own_numbers():
+    """Two launches queued at once draw what two launches one after the other draw."""
+
+    def drawn(wait: bool) -> list[list[float]]:
+        with racecheck.virtual_cuda(lag="latest"):
+            torch.cuda.manual_seed(1)
+            a, graph = torch.zeros(N, device="cuda"), torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                a.uniform_()
+            copies = []
+            for _ in range(2):
+                graph.replay()
+                copies.append(a.clone())
+                if wait:
+                    torch.cuda.synchronize()
+            return [copy.tolist() for copy in copies]
+
+    first, second = drawn(wait=True)
+    assert first != second
+    assert drawn(wait=False) == [first, second]
+
+
 def test_captures_cannot_be_merged_nor_hold_the_legacy_stream():
     """A wait across two captures, or one that would pull in the default stream, is CUDA's error."""
     with racecheck.virtual_cuda():
@@ -232,8 +280,8 @@ def test_captures_cannot_be_merged_nor_hold_the_legacy_stream():
         event.record(streams[0])
         with pytest.raises(RuntimeError, match="merge two captures"):
             streams[1].wait_event(event)
-        for graph in graphs:
-            with pytest.raises(RuntimeError, match="captur"):
+        for stream, graph in zip(streams, graphs, strict=True):
+            with torch.cuda.stream(stream), pytest.raises(RuntimeError, match="captur"):
                 graph.capture_end()
         with pytest.raises(RuntimeError, match="captur"), torch.cuda.graph(torch.cuda.CUDAGraph()):  # noqa: PT012
             a.add_(1)
@@ -312,6 +360,7 @@ def outcome_of(program, captured: bool, lag: str) -> tuple[bool, list[float]]:
     return audit.verdict == "race", values
 
 
+@pytest.mark.filterwarnings("ignore:The CUDA Graph is empty")
 def test_captured_programs_race_exactly_when_eager_ones_do():
     """Random multi-stream programs get the same verdict captured and issued, and clean ones one result."""
     races = 0

@@ -189,7 +189,7 @@ def test_names_imported_before_the_context(again):
 def test_streams_are_found_again_by_their_numbers():
     """`stream_id`, `device_index` and `device_type` rebuild the stream, as C++ code does."""
     with racecheck.virtual_cuda(devices=2):
-        for made in (torch.cuda.Stream(1), torch.cuda.Stream(priority=-1), torch.cuda.default_stream(1)):
+        for made in (torch.cuda.Stream(1), torch.cuda.Stream(priority=-9), torch.cuda.default_stream(1)):
             numbers = {n: getattr(made, n) for n in ("stream_id", "device_index", "device_type")}
             assert torch.cuda.Stream(**numbers) == made
             assert torch.Stream(**numbers) == made
