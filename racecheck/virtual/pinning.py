@@ -49,5 +49,6 @@ def pin_memory(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def is_pinned(func: Any, args: Any, kwargs: Any) -> bool:
+    """`t.is_pinned()`, for any view of pinned memory."""
     tensor = args[0]
     return not isinstance(tensor, DeviceTensor) and machine().heap.pinned.find(tensor.data_ptr()) is not None
