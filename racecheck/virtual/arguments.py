@@ -9,6 +9,7 @@ import torch
 from racecheck.trace import records as r
 from racecheck.virtual import hostwatch
 from racecheck.virtual.machine import Machine
+from racecheck.virtual.ops import OpInfo
 from racecheck.virtual.raw import run_raw
 from racecheck.virtual.shapes import stand_in
 from racecheck.virtual.tensor import BACKEND, DeviceTensor
@@ -123,3 +124,14 @@ def spans_of_all(tensors: list[DeviceTensor]) -> tuple[r.Span, ...]:
         for span in tensor.spans:
             seen[span] = None
     return tuple(seen)
+
+
+def hidden_writes(info: OpInfo, given: Arguments) -> list[DeviceTensor]:
+    """The device tensors this call writes though its schema does not say so."""
+    training = next((i for i, a in enumerate(info.func._schema.arguments) if a.name == "training"), None)
+    if training is not None and not (
+        given.args[training] if training < len(given.args) else given.kwargs.get("training")
+    ):
+        return []
+    written = [given.args[i] if i < len(given.args) else given.kwargs.get(name) for i, name in info.hidden]
+    return [tensor for tensor in given.tensors if any(tensor.raw is raw for raw in written)]

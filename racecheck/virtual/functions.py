@@ -89,15 +89,26 @@ def _unravel_index(func: Any, args: Any, kwargs: Any) -> Any:
     )
 
 
+def _no_array(tensor: DeviceTensor) -> TypeError:
+    return TypeError(
+        f"can't convert {tensor.device} device type tensor to numpy; "
+        "copy it to host memory first with Tensor.cpu()"
+    )
+
+
+def _array(func: Any, args: Any, kwargs: Any) -> Any:
+    """`np.asarray(x)`: for CPU tensors only."""
+    if isinstance(args[0], DeviceTensor):
+        raise _no_array(args[0])
+    return _shown(func, args, kwargs)
+
+
 def _host_value(func: Any, args: Any, kwargs: Any) -> Any:
     """`.tolist()` and `.numpy()`: the host reads the bytes, or is handed a way to."""
     tensor = args[0]
     if isinstance(tensor, DeviceTensor):
         if func is torch.Tensor.numpy:
-            raise TypeError(
-                f"can't convert {tensor.device} device type tensor to numpy; "
-                "copy it to host memory first with Tensor.cpu()"
-            )
+            raise _no_array(tensor)
         tensor = read_back(tensor)
     else:
         state = machine()
@@ -178,7 +189,7 @@ FUNCTIONS = {
     torch.Tensor.is_pinned: is_pinned,
     torch.Tensor.tolist: _host_value,
     torch.Tensor.numpy: _host_value,
-    torch.Tensor.__array__: _shown,
+    torch.Tensor.__array__: _array,
     torch.Tensor.__dlpack__: _shown,
     torch.Tensor.__reduce_ex__: _shown,
     torch.Tensor.__deepcopy__: _shown,

@@ -10,14 +10,15 @@ from types import FunctionType
 from typing import Any
 
 import torch
+import torch.utils.dlpack
 
-from racecheck.virtual import autocast, hostwatch
+from racecheck.virtual import autocast, hostwatch, loading
 from racecheck.virtual.accelerator import accelerator_patches
 from racecheck.virtual.cuda_names import cuda_patches, manual_seed_all, own_patches
 from racecheck.virtual.generators import Generator
 from racecheck.virtual.imported import imported
 from racecheck.virtual.machine import machine
-from racecheck.virtual.refusals import refusal
+from racecheck.virtual.refusals import refusal, refuse
 from racecheck.virtual.surface import refusals
 from racecheck.virtual.workers import thread_patches
 
@@ -29,23 +30,6 @@ Patch = tuple[Any, str, Any]  # owner, name, value
 def _compile(model: Any = None, **_: Any) -> Any:
     """`torch.compile`: the function itself, uncompiled."""
     return model if model is not None else (lambda function: function)
-
-
-def _load(real: Callable[..., Any]) -> Callable[..., Any]:
-    """`torch.load`: storages go to the CPU, and tensors from there to where `map_location` says."""
-
-    def load(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-        to_device = isinstance(map_location, (str, torch.device)) and str(map_location).startswith("cuda")
-        if not to_device:
-            return real(f, map_location, *args, **kwargs)
-        loaded = real(f, "cpu", *args, **kwargs)
-
-        def move(leaf: Any) -> Any:
-            return leaf.to(map_location) if isinstance(leaf, torch.Tensor) else leaf
-
-        return torch.utils._pytree.tree_map(move, loaded)
-
-    return load
 
 
 def _reduce(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -79,13 +63,22 @@ def _patches() -> list[Patch]:
         (torch, "compile", _compile),
         # recurrent layers lay their weights out for cuDNN, which the virtual device does not have
         (torch.backends.cudnn, "is_acceptable", lambda tensor: False),
-        (torch, "load", _load(torch.load)),
-        (torch.serialization, "load", _load(torch.load)),
+        (torch, "load", loading.virtual_load(torch.load)),
+        (torch.serialization, "load", loading.virtual_load(torch.load)),
         (autocasting, "__init__", autocast.virtual_init(autocasting.__init__)),
         (torch, "is_autocast_enabled", autocast.is_enabled(torch.is_autocast_enabled)),
         (torch.jit, "trace", refusal("torch.jit.trace", "trace outside the context, on the CPU")),
         (torch.random, "fork_rng", _fork_rng(torch.random.fork_rng)),
     ]
+    dlpack = torch.utils.dlpack
+    for owner in (torch, dlpack):
+        patches.append((owner, "from_dlpack", _from_dlpack(dlpack.from_dlpack)))
+        if hasattr(owner, "to_dlpack"):
+            patches.append((owner, "to_dlpack", _to_dlpack(torch._C._to_dlpack)))
+    for name in ("nested_tensor", "as_nested_tensor", "nested_tensor_from_jagged"):
+        patches.append((torch.nested, name, _nested(getattr(torch.nested, name))))
+    profile = torch.autograd.profiler.profile
+    patches.append((profile, "__init__", _profile_init(profile.__init__)))
     export = sys.modules.get("torch.export") or torch.export
     patches.append((export, "export", refusal("torch.export.export", "export outside the context")))
     triton = sys.modules.get("triton.runtime.jit")
@@ -93,6 +86,43 @@ def _patches() -> list[Patch]:
         remedy = "wrap it in a custom operator and give that a CPU function with racecheck.virtual.register"
         patches.append((triton.JITFunction, "run", refusal("Triton kernels", remedy)))
     return patches
+
+
+def _from_dlpack(real: Callable[..., Any]) -> Callable[..., Any]:
+    """`torch.from_dlpack`: a device tensor's alias; other libraries see CPU tensors only."""
+
+    def from_dlpack(ext_tensor: Any, **kwargs: Any) -> Any:
+        alias = isinstance(ext_tensor, torch.Tensor) and ext_tensor.is_cuda
+        return ext_tensor.detach() if alias else real(ext_tensor, **kwargs)
+
+    return from_dlpack
+
+
+def _nested(real: Callable[..., Any]) -> Callable[..., Any]:
+    """`torch.nested`: for CPU tensors only."""
+
+    def nested(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        leaves = torch.utils._pytree.tree_leaves(tensors)
+        inside = any(isinstance(leaf, torch.Tensor) and leaf.is_cuda for leaf in leaves)
+        if inside or str(kwargs.get("device") or "").startswith("cuda"):
+            raise refuse(f"torch.nested.{real.__name__}", "pad the tensors, or pack them")
+        return real(tensors, *args, **kwargs)
+
+    return nested
+
+
+def _to_dlpack(real: Callable[..., Any]) -> Callable[..., Any]:
+    """`torch.to_dlpack`: refused for a device tensor, as its method is."""
+    return lambda tensor: tensor.__dlpack__() if tensor.is_cuda else real(tensor)
+
+
+def _profile_init(real: Callable[..., None]) -> Callable[..., None]:
+    """The profiler sees the host's side: there are no kernels for it to time."""
+
+    def __init__(self: Any, *args: Any, use_device: str | None = None, **kwargs: Any) -> None:
+        real(self, *args, use_device=None if use_device == "cuda" else use_device, **kwargs)
+
+    return __init__
 
 
 def _fork_rng(real: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,12 +6,13 @@ from typing import Any
 
 import torch
 
-from racecheck.errors import UnsupportedOperation
 from racecheck.virtual.events import Event
 from racecheck.virtual.indices import check_device, device_index, index_of
 from racecheck.virtual.machine import machine
-from racecheck.virtual.refusals import refuse
+from racecheck.virtual.refusals import refuse, refused_class
 from racecheck.virtual.state import HIGHEST, StreamState
+
+_NO_HANDLE = "a raw cudaStream_t exists on a real GPU only; use torch.cuda.Stream"
 
 
 class Stream:
@@ -28,7 +29,7 @@ class Stream:
         stream_ptr: int | None = None,
     ) -> None:
         if stream_ptr is not None:
-            raise _no_handle("Stream(stream_ptr=)")
+            raise refuse("Stream(stream_ptr=)", _NO_HANDLE)
         owner = machine().devices[index_of(device if stream_id is None else device_index)]
         if stream_id is None:
             self.state = owner.pooled_stream(max(HIGHEST, min(0, priority)))
@@ -74,10 +75,10 @@ class Stream:
 
     @property
     def _as_parameter_(self) -> Any:
-        raise _no_handle("passing a stream to C code (_as_parameter_)")
+        raise refuse("passing a stream to C code (_as_parameter_)", _NO_HANDLE)
 
     def __cuda_stream__(self) -> Any:
-        raise _no_handle("handing a stream to another library (__cuda_stream__)")
+        raise refuse("handing a stream to another library (__cuda_stream__)", _NO_HANDLE)
 
     @property
     def priority(self) -> int:
@@ -139,15 +140,7 @@ class Stream:
         return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
 
 
-def _no_handle(what: str) -> UnsupportedOperation:
-    return refuse(what, "a raw cudaStream_t exists on a real GPU only; use torch.cuda.Stream")
-
-
-class ExternalStream:
-    """Refused: a raw stream handle has no meaning on the virtual device."""
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        raise _no_handle("ExternalStream")
+ExternalStream = refused_class("torch.cuda.ExternalStream", _NO_HANDLE)
 
 
 class StreamContext:
