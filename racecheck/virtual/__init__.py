@@ -66,6 +66,7 @@ def virtual_cuda(lag: str | Sequence[int] | Lag = "latest", *, devices: int = 1)
     finally:
         torch.set_num_threads(threads)
         set_machine(outer)
+        state.heap.close()
 
 
 def _announce(state: Machine) -> Iterable[r.Record]:

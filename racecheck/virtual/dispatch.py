@@ -17,20 +17,20 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map, tree_unflatten
 
 from racecheck.trace import records as r
-from racecheck.virtual import copies, hostwatch, random_ops
+from racecheck.virtual import hostwatch, random_ops
 from racecheck.virtual.arguments import (
     CPU,
     Arguments,
     hidden_writes,
-    mixed,
+    indices_to_device,
     on_device,
     own_devices,
     spans_of_all,
 )
 from racecheck.virtual.calls import Call, run_raw
+from racecheck.virtual.device_memory import Block
 from racecheck.virtual.faults import raise_fault
 from racecheck.virtual.machine import Machine, machine
-from racecheck.virtual.memory import Block
 from racecheck.virtual.ops import INDEXING, OpInfo, Shape, aten, op_info, require_kernel
 from racecheck.virtual.raw import resolving
 from racecheck.virtual.refusals import refuse
@@ -125,7 +125,7 @@ def _device_operation(state: Machine, info: OpInfo, args: tuple[Any, ...], kwarg
         return metadata_only(info, args, kwargs)
     require_kernel(info)
     if info.func in INDEXING:
-        args = _indices_to_device(state, args)
+        args = indices_to_device(state, args)
     given = Arguments(state, args, kwargs)
     call = Call(state, info, given.args, given.kwargs)
     try:
@@ -204,20 +204,6 @@ def _host_factory(state: Machine, info: OpInfo, args: Any, kwargs: Any) -> Any:
     """`zeros_like(device_tensor, device="cpu")`: the tensor is a template, its bytes are not touched."""
     bare = tree_map(lambda arg: arg.raw if isinstance(arg, DeviceTensor) else arg, args)
     return hostwatch.host_operation(state, info.func, bare, kwargs)
-
-
-def _indices_to_device(state: Machine, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    if not isinstance(args[0], DeviceTensor):
-        raise mixed("cpu", "cuda")
-    where = args[0].backend_device
-
-    def move(index: Any) -> Any:
-        on_cpu = isinstance(index, torch.Tensor) and not isinstance(index, DeviceTensor)
-        if not on_cpu:
-            return index
-        return copies.to_copy(state, aten._to_copy.default, (index,), {"device": where})
-
-    return (args[0], [move(index) for index in args[1]], *args[2:])
 
 
 from racecheck.virtual import packing, special  # noqa: E402, F401 - their handlers use the functions above

@@ -17,7 +17,8 @@ import torch
 
 from racecheck.trace import caller, emit, listening, thread_name
 from racecheck.trace import records as r
-from racecheck.virtual.memory import POISON, Block, GraphPool, PinnedBlock, PinnedMemory
+from racecheck.virtual.device_memory import Block, GraphPool
+from racecheck.virtual.memory import POISON, PinnedBlock, PinnedMemory
 
 if TYPE_CHECKING:
     from racecheck.virtual.machine import Machine
@@ -33,6 +34,7 @@ class Heap:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._freed: deque[tuple[Block | PinnedBlock, str]] = deque()  # and the thread that let go of it
+        self._closed = False
         self._deferred: list[tuple[Block, str]] = []
         self.dead_events: deque[Hashable] = deque()
         self.pinned = PinnedMemory(self.note_free)
@@ -62,7 +64,17 @@ class Heap:
 
     def note_free(self, block: Block | PinnedBlock) -> None:
         """A tensor died, perhaps inside the garbage collector: deal with it at the next call."""
-        self._freed.append((block, thread_name()))
+        if not self._closed:
+            self._freed.append((block, thread_name()))
+
+    def close(self) -> None:
+        """The context is over: let go of all memory but that of tensors somebody still holds."""
+        self._closed = True
+        for kept in (self._freed, self._deferred, self.watched):
+            kept.clear()
+        self.pinned.close()
+        for device in self._machine.devices:
+            device.memory.close()
 
     def poll(self) -> None:
         """Report host writes that nobody announced: staged bytes that differ from what the trace knows."""

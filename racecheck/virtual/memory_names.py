@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
+from racecheck.virtual.device_memory import DeviceMemory
 from racecheck.virtual.indices import index_of
 from racecheck.virtual.machine import machine
-from racecheck.virtual.memory import DeviceMemory
 from racecheck.virtual.refusals import refusal
 
 #: An H200's, so that code that sizes itself by it behaves as there.

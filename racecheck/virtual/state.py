@@ -10,8 +10,8 @@ import torch
 
 from racecheck.detect.ordering import LEGACY
 from racecheck.virtual.captures import START, Capture, Position
+from racecheck.virtual.device_memory import DeviceMemory
 from racecheck.virtual.generators import Generator
-from racecheck.virtual.memory import DeviceMemory
 from racecheck.virtual.queues import Queue
 
 if TYPE_CHECKING:

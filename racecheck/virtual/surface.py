@@ -8,14 +8,12 @@ known to touch no device (`HARMLESS`), or refused: also one that a later PyTorch
 from __future__ import annotations
 
 import inspect
-import sys
+from contextlib import suppress
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-import torch.cuda.gds
-import torch.cuda.green_contexts
-import torch.cuda.tunable
-import torch.nn.parallel.comm
+import torch
 
 from racecheck.virtual.refusals import ELSEWHERE, refusal, refused_class
 
@@ -65,7 +63,11 @@ _PRIVATE = {
 
 def modules() -> list[ModuleType]:
     """The modules that make up the surface, as far as this PyTorch has them."""
-    return [sys.modules[name] for name in _MODULES.split() if name in sys.modules]
+    found = []
+    for name in _MODULES.split():
+        with suppress(ImportError):
+            found.append(import_module(name))
+    return found
 
 
 def own_names(module: ModuleType) -> dict[str, Any]:

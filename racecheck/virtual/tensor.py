@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from racecheck.trace.records import Span
+from racecheck.virtual.device_memory import Block
 from racecheck.virtual.machine import Machine, machine
-from racecheck.virtual.memory import Block
 from racecheck.virtual.raw import run_raw
 from racecheck.virtual.refusals import refusal, refuse
 

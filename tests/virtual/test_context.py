@@ -187,7 +187,6 @@ def test_a_thousand_contexts_leak_nothing():
     """Objects and descriptors are the same before and after, and so is memory but for waste.
 
     A context holds at least 2 MiB here: were one in twenty to stay, memory would grow by twice the limit.
-    The limit is what dead contexts waste until Python's collector finds them.
     """
     from racecheck.virtual.machine import Machine
 
