@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from racecheck.errors import Inconclusive, RaceFound
+    from racecheck.host_functions import host_function
     from racecheck.judge import Audit, audit
     from racecheck.staging import Lease, PinnedBuffer, delays, host_delay
     from racecheck.trace import mark
@@ -28,6 +29,7 @@ _HOMES = {
     "RaceFound": "racecheck.errors",
     "delays": "racecheck.staging",
     "host_delay": "racecheck.staging",
+    "host_function": "racecheck.host_functions",
     "mark": "racecheck.trace",
     "virtual_cuda": "racecheck.virtual",
 }
@@ -41,6 +43,7 @@ __all__ = [
     "audit",
     "delays",
     "host_delay",
+    "host_function",
     "mark",
     "virtual_cuda",
 ]

@@ -8,6 +8,7 @@ the reads since, which suffices to catch the first race on every byte).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from racecheck.detect.clocks import Chain, Moment
@@ -172,9 +173,9 @@ class Detector:
     def _race(self, segment: Segment, prior: Access, access: Access) -> None:
         certain = not segment.tainted
         segment.tainted = True
+        locs = self._locs(prior, access)
         key = (
-            prior.record.loc,
-            access.record.loc,
+            *locs,
             prior.node and prior.node.name,
             access.node and access.node.name,
             prior.is_write,
@@ -183,18 +184,27 @@ class Detector:
         )
         known = self._by_pair.get(key)
         if known is None:
-            known = self._by_pair[key] = self._new_race(segment, prior, access, certain)
+            known = self._by_pair[key] = self._new_race(segment, prior, access, certain, locs)
         else:
             known.count += known.pairs[-1][1].record is not access.record
             known.widen((segment.lo, segment.hi))
         if len(known.pairs) < KEPT_PAIRS:
             known.pairs.append((prior, access))
 
-    def _new_race(self, segment: Segment, prior: Access, access: Access, certain: bool) -> Finding:
+    def _locs(self, prior: Access, access: Access) -> tuple[r.Loc, r.Loc]:
+        """Where the two came from: their calls, or for two nodes of one replay where they were captured."""
+        if prior.record is not access.record:
+            return prior.record.loc, access.record.loc
+        first, second = (self._ordering.graphs.captured_at(one.record, one.node) for one in (prior, access))
+        return first or prior.record.loc, second or access.record.loc
+
+    def _new_race(
+        self, segment: Segment, prior: Access, access: Access, certain: bool, locs: tuple[r.Loc, r.Loc]
+    ) -> Finding:
         span = (segment.lo, segment.hi)
         name, slot, offset, where = describe_owner(segment.object, span)
-        first = Side.of(prior, self._ordering.chain(prior.moment.chain).name)
-        second = Side.of(access, self._ordering.chain(access.moment.chain).name)
+        first = replace(Side.of(prior, self._ordering.chain(prior.moment.chain).name), loc=locs[0])
+        second = replace(Side.of(access, self._ordering.chain(access.moment.chain).name), loc=locs[1])
         missing = f"nothing orders the {first.what} before the {second.what}"
         limit = segment.object.span[1] - segment.object.span[0] if segment.object else 0
         return self._keep(

@@ -98,7 +98,7 @@ def _announce(state: Machine) -> Iterable[r.Record]:
     """What exists already when somebody starts to listen."""
     for reference in state.graphs:
         graph = reference()
-        if graph is not None and graph.steps is not None:
+        if graph is not None and graph.captured:
             yield graph.describe()
     for block in state.heap.pinned.blocks():
         yield r.Alloc(
