@@ -13,8 +13,9 @@ from racecheck import errors
 from racecheck.staging import Lease, PinnedBuffer
 
 PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
-KERNELS = PAGE.split("```python\n")[2].partition("```")[0]
-EXAMPLE = PAGE.partition("```python\n")[2].partition("```")[0]
+EXAMPLES = [part.partition("```")[0] for part in PAGE.split("```python\n")[1:]]
+KERNELS = next(example for example in EXAMPLES if "virtual.register" in example)
+EXAMPLE = EXAMPLES[0]
 
 
 def test_the_example_passes(pytester: pytest.Pytester) -> None:
