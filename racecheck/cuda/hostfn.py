@@ -1,8 +1,13 @@
-"""Host functions on a real GPU: `cuLaunchHostFunc` through cuda-bindings."""
+"""Host functions on a real GPU: the driver's `cuLaunchHostFunc`.
+
+Called through ctypes: cuda-bindings 13.3 frees what it wraps around a callback after its first call, and a
+captured function is called again at every replay (a crash on the H200).
+"""
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -26,10 +31,6 @@ def launch(
     """See `racecheck.host_function`."""
     if not torch.cuda.is_available():
         raise UsageError("host_function needs a device: open racecheck.virtual_cuda(), or run it on a GPU")
-    try:
-        from cuda.bindings import driver  # type: ignore[import-not-found]
-    except ImportError as error:
-        raise UsageError("host functions need cuda-bindings: pip install 'racecheck[gpu]'") from error
     target = torch.cuda.current_stream() if stream is None else stream
     number = next(_numbers)
 
@@ -42,10 +43,12 @@ def launch(
     with torch.cuda.stream(target):
         if torch.cuda.is_current_stream_capturing():
             _captured.add(number)
-    (status,) = driver.cuLaunchHostFunc(target.cuda_stream, _address(), number)
-    if status != driver.CUresult.CUDA_SUCCESS:
+    status = _driver().cuLaunchHostFunc(
+        ctypes.c_void_p(target.cuda_stream), _callback, ctypes.c_void_p(number)
+    )
+    if status:
         del _functions[number]
-        raise RuntimeError(f"cuLaunchHostFunc failed: {status}")
+        raise RuntimeError(f"cuLaunchHostFunc failed with CUDA error {status}")
 
 
 def _call(number: Any) -> None:
@@ -57,7 +60,6 @@ def _call(number: Any) -> None:
 _callback = _CALLBACK(_call)  # lives as long as the process: the driver keeps its address
 
 
-def _address() -> int:
-    address = ctypes.cast(_callback, ctypes.c_void_p).value
-    assert address is not None
-    return address
+@functools.cache
+def _driver() -> Any:
+    return ctypes.CDLL("libcuda.so.1")  # there is one: PyTorch found a GPU

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from racecheck.trace import records as r
@@ -75,25 +75,6 @@ class Capture:
         index, position = len(self.steps), stream.position
         self.steps.append(Step(node, run, loc, position.tips, self.streams.index(stream)))
         stream.position = Position(position.covers | 1 << index, (index,))
-
-    def include(self, stream: StreamState, plan: Plan) -> None:
-        """A graph launched on one of the capture's streams: its steps become part of this one.
-
-        Its side lanes get lanes of their own here, which no stream adds to.
-        """
-        base, before = len(self.steps), stream.position
-        lanes = {0: self.streams.index(stream)}
-        for step in plan.steps:
-            if step.lane not in lanes:
-                lanes[step.lane] = len(self.streams)
-                self.streams.append(replace(stream))  # a stand-in that ends with the capture
-            after = tuple(base + index for index in step.after) or before.tips
-            self.steps.append(Step(step.node, step.run, step.loc, after, lanes[step.lane]))
-        count = len(plan.steps)
-        if count:
-            inner = {index for step in plan.steps for index in step.after}
-            tips = tuple(base + index for index in range(count) if index not in inner)
-            stream.position = Position(before.covers | (1 << count) - 1 << base, tips)
 
     def join(self, stream: StreamState, position: Position) -> None:
         """`stream` follows what an event of this capture stands for, and is captured from now on.

@@ -155,7 +155,7 @@ class Event:
         if self.capture is not None or end.capture is not None:
             raise cuda_error("invalid argument: an event that was last recorded in a capture has no time")
         if not (self.work.done and end.work.done):
-            raise cuda_error("device not ready (synchronize the end event before elapsed_time)")
+            raise RuntimeError("Both events must be completed before calculating elapsed time.")
         return (end._reached[0] - self._reached[0]) / 1000.0
 
     def __repr__(self) -> str:

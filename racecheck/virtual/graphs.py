@@ -118,7 +118,11 @@ class CUDAGraph:
         )
 
     def replay(self) -> None:
-        """Issue all nodes to the current stream."""
+        """Issue all nodes to the current stream.
+
+        Raises:
+            RuntimeError: nothing was captured, or the stream is capturing.
+        """
         state = machine()
         with state.lock:
             if self._plan is None:
@@ -126,8 +130,10 @@ class CUDAGraph:
             raise_fault(state)
             stream = state.stream()
             if stream.capture is not None:
-                stream.capture.include(stream, self._plan)
-                return
+                raise RuntimeError(
+                    "Cannot prepare for replay during capturing stage: PyTorch refuses a replay inside a "
+                    "capture; replay it outside"
+                )
             self._follow_last_launch(stream)
             state.order(r.Replay, graph=self.name, stream=stream.key)
             self._last, self._last_stream = self._plan.put(state.scheduler, stream), stream.key
