@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from racecheck.errors import Inconclusive, RaceFound
+    from racecheck.host_functions import host_function
     from racecheck.judge import Audit, audit
     from racecheck.staging import Lease, PinnedBuffer, delays, holds, host_delay, wants
     from racecheck.trace import mark
@@ -29,6 +30,7 @@ _HOMES = {
     "delays": "racecheck.staging",
     "holds": "racecheck.staging",
     "host_delay": "racecheck.staging",
+    "host_function": "racecheck.host_functions",
     "mark": "racecheck.trace",
     "virtual_cuda": "racecheck.virtual",
     "wants": "racecheck.staging",
@@ -44,6 +46,7 @@ __all__ = [
     "delays",
     "holds",
     "host_delay",
+    "host_function",
     "mark",
     "virtual_cuda",
     "wants",

@@ -50,6 +50,15 @@ class UnsupportedOperation(RacecheckError):
     """
 
 
+class DeadlockError(RacecheckError):
+    """Every host thread of a `virtual_cuda` context waits, and none of them can wake another.
+
+    Raised in the thread that opened the context; the others are unwound. Remedy: the message names each
+    thread and what it waits for; acquire locks in one order, notify before the last waiter waits, or wait
+    with a timeout.
+    """
+
+
 class RaceFound(AssertionError, RacecheckError):
     """`Audit.assert_clean()` on a run whose verdict is race, stale or hang.
 

@@ -116,7 +116,7 @@ class Detector:
 
     def _first_operand(self, record: r.Label | r.Want) -> None:
         """From the first label or want on, everything that writes is followed; before, it costs nothing."""
-        operands = Operands(self._stale, self._ordering.graphs.__getitem__)
+        operands = Operands(self._stale, self._ordering.graphs.nodes)
         for kind, handler in operands.handlers.items():
             known = self._handlers[kind] if kind not in (r.Label, r.Want) else None
             self._handlers[kind] = handler if known is None else _both(known, handler)
@@ -184,9 +184,9 @@ class Detector:
     def _race(self, segment: Segment, prior: Access, access: Access) -> None:
         certain = not segment.tainted
         segment.tainted = True
+        locs = self._locs(prior, access)
         key = (
-            prior.record.loc,
-            access.record.loc,
+            *locs,
             prior.node and prior.node.name,
             access.node and access.node.name,
             prior.is_write,
@@ -196,7 +196,7 @@ class Detector:
         known = self._by_pair.get(key)
         if known is None:
             known = self._by_pair[key] = self._keep(
-                race_finding(segment, prior, access, self._name, certain=certain)
+                race_finding(segment, prior, access, locs, self._name, certain=certain)
             )
         else:
             known.count += known.pairs[-1][1].record is not access.record
@@ -206,6 +206,13 @@ class Detector:
 
     def _name(self, chain: int) -> str:
         return self._ordering.chain(chain).name
+
+    def _locs(self, prior: Access, access: Access) -> tuple[r.Loc, r.Loc]:
+        """Where the two came from: their calls, or for two nodes of one replay where they were captured."""
+        if prior.record is not access.record:
+            return prior.record.loc, access.record.loc
+        first, second = (self._ordering.graphs.captured_at(one.record, one.node) for one in (prior, access))
+        return first or prior.record.loc, second or access.record.loc
 
     def _keep(self, finding: Finding) -> Finding:
         """A new finding: other lines, or another buffer. Its like are told apart by an ordinal."""

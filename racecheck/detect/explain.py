@@ -23,6 +23,8 @@ def explain(trace: Sequence[r.Record], finding: Finding) -> list[str]:
     if not finding.pairs:
         return []
     first, second = finding.pairs[0][0].record, finding.pairs[0][1].record
+    if first is second:
+        return ["both are nodes of one replay, on branches of the graph that do not wait for each other"]
     where = {id(record): index for index, record in enumerate(trace)}
     if id(first) not in where or id(second) not in where:
         return []

@@ -32,9 +32,9 @@ def focus(trace: Iterable[r.Record], finding: Finding) -> list[r.Record]:
     for record in records:
         match record:
             case r.Capture(graph=graph, nodes=nodes):
-                matter = tuple(node for node in nodes if node.waited or relevant(node))
+                matter = [i for i, node in enumerate(nodes) if node.waited or relevant(node)]
                 empty.discard(graph) if matter else empty.add(graph)
-                kept.append(replace(record, nodes=matter, locs=()))
+                kept.append(_of_nodes(record, matter))
             case r.DeviceOp(blocking=False, node=node) if not relevant(node):
                 pass
             case r.Replay(graph=graph) if graph in empty:
@@ -48,3 +48,18 @@ def focus(trace: Iterable[r.Record], finding: Finding) -> list[r.Record]:
             case _:
                 kept.append(record)
     return kept
+
+
+def _of_nodes(record: r.Capture, kept: list[int]) -> r.Capture:
+    """The capture with these nodes only, ordered as they were."""
+    place = {index: number for number, index in enumerate(kept)}
+    nearest: list[set[int]] = []  # of each node: itself, or the kept ones it follows by way of others
+    after = []
+    for index, before in enumerate(record.after):
+        follows: set[int] = set().union(*(nearest[one] for one in before))
+        nearest.append({place[index]} if index in place else follows)
+        if index in place:
+            after.append(tuple(sorted(follows)))
+    nodes = tuple(record.nodes[index] for index in kept)
+    locs = tuple(record.locs[index] for index in kept) if record.locs else ()
+    return replace(record, nodes=nodes, locs=locs, after=tuple(after))

@@ -12,8 +12,8 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from racecheck.detect.clocks import Chain, Moment
+from racecheck.detect.graphs import Graphs
 from racecheck.detect.shadow import Access
-from racecheck.errors import TraceError
 from racecheck.trace import records as r
 
 #: The key of the legacy default stream in every trace.
@@ -38,12 +38,13 @@ class Ordering:
         self._blocking: list[Chain] = []
         self._events: dict[Hashable, tuple[Moment, r.EventRecord]] = {}
         self._signals: dict[Hashable, Moment] = {}
-        self.graphs: dict[Hashable, tuple[r.Node, ...]] = {}
+        self._branches: dict[tuple[int, int], Chain] = {}  # stream index and number -> a branch of its graphs
+        self.graphs = Graphs(self)
         self.handlers: dict[type, Callable[[Any], None]] = {
             r.HostAccess: self._host_access_record,
             r.DeviceOp: self._device_op,
-            r.Replay: self._replay,
-            r.Capture: self._capture,
+            r.Replay: self.graphs.replay,
+            r.Capture: self.graphs.capture,
             r.StreamDeclare: self._stream_declare,
             r.EventRecord: self._event_record,
             r.EventFree: self._event_free,
@@ -92,13 +93,32 @@ class Ordering:
         writes: tuple[r.Span, ...],
     ) -> Chain:
         """The record issues work that touches memory when `stream` gets there."""
-        chain = self._command(record, stream)
+        chain = self.command(record, stream)
+        self.run(record, chain, node, reads, writes)
+        return chain
+
+    def run(
+        self,
+        record: r.Record,
+        chain: Chain,
+        node: r.Node | None,
+        reads: tuple[r.Span, ...],
+        writes: tuple[r.Span, ...],
+    ) -> None:
+        """The record's work touches memory when `chain` gets there."""
         if node is not None:
             chain.last = record
             if node.any_reads:
                 self._read_at_any_time(record, chain, node)
         chain.act()
         self._touch(chain, chain.moment(), record, node, reads, writes)
+
+    def branch(self, stream: Chain, number: int) -> Chain:
+        """Branch `number` (from 1) of the graphs that run on `stream`: a chain of its own."""
+        chain = self._branches.get((stream.index, number))
+        if chain is None:
+            chain = self._new(f"{stream.name} (branch {number} of a graph)", is_stream=True)
+            self._branches[stream.index, number] = chain
         return chain
 
     # -- records -------------------------------------------------------------------------------
@@ -115,28 +135,6 @@ class Ordering:
             self._blocked(record)
             self.thread(record.thread).join(stream, record)
 
-    def _replay(self, record: r.Replay) -> None:
-        try:
-            nodes = self.graphs[record.graph]
-        except KeyError:
-            raise TraceError(
-                f"{record.loc}: replay of graph {record.graph!r}, which was never captured"
-            ) from None
-        thread = self.thread(record.thread)
-        waited = []
-        for node in nodes:  # the launch reads pageable sources before anything runs (seen on an H200)
-            if node.call_reads:
-                self.host_access(record, node.call_reads, (), node)
-        for node in nodes:
-            stream = self.work(record, record.stream, node, node.reads, node.writes)
-            if node.waited:
-                waited.append(stream.moment())
-        for moment in waited:
-            thread.join_moment(moment, record)
-
-    def _capture(self, record: r.Capture) -> None:
-        self.graphs[record.graph] = record.nodes
-
     def _stream_declare(self, record: r.StreamDeclare) -> None:
         chain = self.stream(record.stream)
         if record.blocking and not chain.blocking and record.stream != LEGACY:
@@ -144,7 +142,7 @@ class Ordering:
             self._blocking.append(chain)
 
     def _event_record(self, record: r.EventRecord) -> None:
-        self._events[record.event] = (self._command(record, record.stream).moment(), record)
+        self._events[record.event] = (self.command(record, record.stream).moment(), record)
 
     def _event_free(self, record: r.EventFree) -> None:
         self._events.pop(record.event, None)
@@ -153,7 +151,7 @@ class Ordering:
     def _stream_wait(self, record: r.StreamWait) -> None:
         generation = self._events.get(record.event)
         if generation is not None:  # a wait for nothing is no action of the stream either
-            self._command(record, record.stream).join_moment(generation[0], record)
+            self.command(record, record.stream).join_moment(generation[0], record)
 
     def _acquire(self, record: r.Acquire) -> None:
         if not record.done:
@@ -201,7 +199,7 @@ class Ordering:
             chain = self.streams[key] = self._new(str(key), is_stream=True)
         return chain
 
-    def _command(self, record: r.Record, stream: Hashable) -> Chain:
+    def command(self, record: r.Record, stream: Hashable) -> Chain:
         """Issue a command: it follows the call, and the legacy stream's rules hold for it."""
         chain = self.stream(stream)
         chain.join(self.thread(record.thread))

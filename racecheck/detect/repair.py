@@ -6,25 +6,21 @@ slot; give it a fresh temporary. A repair counts only if its race is gone and no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from racecheck.detect.detector import Detector
 from racecheck.detect.finding import Finding
 from racecheck.detect.focus import focus
+from racecheck.detect.relocate import Edit, guarded, is_recycling, with_slots
 from racecheck.trace import records as r
-
-Edit = Callable[[Sequence[r.Record], Finding], Iterable[r.Record]]
-
-#: Bytes between a buffer and the stand-in a repair gives it; no trace uses such addresses.
-_ELSEWHERE = 1 << 80
 
 
 @dataclass(frozen=True)
 class Repair:
     """A change that was checked to remove the race."""
 
-    kind: str  # "record", "wait", "pool", "slot" or "temporary"
+    kind: str  # "record", "wait", "join", "pool", "slot" or "temporary"
     text: str
 
 
@@ -49,6 +45,10 @@ def _races(trace: Iterable[r.Record]) -> set[tuple[str, r.Loc, r.Loc]]:
 
 def _candidates(trace: Sequence[r.Record], finding: Finding) -> Iterator[tuple[str, str, Edit]]:
     first, second = finding.first, finding.second
+    if finding.pairs[0][0].record is finding.pairs[0][1].record:
+        text = f"in the capture, record an event after {first.loc} and wait for it before {second.loc}"
+        yield "join", text, _joined_in_capture
+        return
     waits_on_host = not second.is_device or _reads_any_time(finding)
     if first.is_device:
         for record in _waits_in_place(trace, finding):
@@ -61,15 +61,15 @@ def _candidates(trace: Sequence[r.Record], finding: Finding) -> Iterator[tuple[s
         hand_over = "hand over from" if second.is_device else "synchronise with"
         yield "wait", f"{hand_over} {first.chain} (after {first.loc}) before {second.loc}", with_edges
     replayed = any(isinstance(one.record, r.Replay) for one, _ in finding.pairs)  # its address is baked in
-    recycled = [record for record in trace if _is_recycling(record, finding)]
+    recycled = [record for record in trace if is_recycling(record, finding)]
     if recycled:
         text = f"take the block at {recycled[-1].loc} from a pool that waits for its uses"
-        yield "pool", text, _guarded
+        yield "pool", text, guarded
     elif second.role == "host-write" and first.is_device and not replayed:
         text = f"give {finding.buffer} a second slot, so that {second.loc} writes other memory"
-        yield "slot", text, _with_slots(2)
+        yield "slot", text, with_slots(2)
         text = f"write a fresh pinned temporary at {second.loc} instead of {finding.buffer}"
-        yield "temporary", text, _with_slots(None)
+        yield "temporary", text, with_slots(None)
 
 
 # -- events --------------------------------------------------------------------------------------
@@ -144,6 +144,19 @@ def with_edges(trace: Sequence[r.Record], finding: Finding) -> Iterator[r.Record
             yield _depart(record, after[id(record)], finding.first.is_device)
 
 
+def _joined_in_capture(trace: Sequence[r.Record], finding: Finding) -> Iterator[r.Record]:
+    """Each second node of the race follows the first one in its graph."""
+    edges = {id(second.node): first.node for first, second in finding.pairs}
+    for record in trace:
+        if isinstance(record, r.Capture) and record.after:
+            before = list(record.after)
+            for index, node in enumerate(record.nodes):
+                first = edges.get(id(node))
+                before[index] += tuple(i for i, one in enumerate(record.nodes[:index]) if one is first)
+            record = replace(record, after=tuple(before))
+        yield record
+
+
 def _depart(record: r.Record, number: int, is_device: bool) -> r.Record:
     name = ("repair", number)
     if is_device:
@@ -166,58 +179,3 @@ def _reads_any_time(finding: Finding) -> bool:
     """Does the second access follow only its call? Then the host must wait before that."""
     second = finding.pairs[0][1]
     return second.node is not None and bool(second.node.any_reads) and not second.is_write
-
-
-def _is_recycling(record: r.Record, finding: Finding) -> bool:
-    """Did the racing bytes come out of a pool that did not wait?"""
-    lo, hi = finding.span
-    return (
-        isinstance(record, r.Alloc)
-        and record.reuse
-        and record.span[0] < hi
-        and lo < record.span[1]
-        and (record.buffer is None)
-    )
-
-
-def _guarded(trace: Sequence[r.Record], finding: Finding) -> Iterator[r.Record]:
-    for record in trace:
-        if isinstance(record, r.Alloc) and _is_recycling(record, finding):
-            yield replace(record, guarded=True)
-        else:
-            yield record
-
-
-# -- memory --------------------------------------------------------------------------------------
-
-
-def _with_slots(slots: int | None) -> Edit:
-    """From each racing rewrite on, the buffer lies elsewhere: in turn among `slots`, or always anew."""
-
-    def edit(trace: Sequence[r.Record], finding: Finding) -> Iterator[r.Record]:
-        seconds = {id(second.record) for _, second in finding.pairs}
-        turn, moved = 0, finding.span
-        for record in trace:
-            if id(record) in seconds:
-                turn += 1
-            place = turn if slots is None else turn % slots
-            yield _shifted(record, moved, place * _ELSEWHERE) if place else record
-
-    return edit
-
-
-def _shifted(record: r.Record, span: r.Span, by: int) -> r.Record:
-    def move(spans: tuple[r.Span, ...]) -> tuple[r.Span, ...]:
-        return tuple((lo + by, hi + by) if lo < span[1] and span[0] < hi else (lo, hi) for lo, hi in spans)
-
-    if isinstance(record, r.HostAccess):
-        return replace(record, reads=move(record.reads), writes=move(record.writes))
-    if isinstance(record, r.DeviceOp):
-        return replace(record, node=_moved(record.node, move))
-    return record
-
-
-def _moved(node: r.Node, move: Callable[[tuple[r.Span, ...]], tuple[r.Span, ...]]) -> r.Node:
-    return replace(
-        node, reads=move(node.reads), any_reads=move(node.any_reads), call_reads=move(node.call_reads)
-    )

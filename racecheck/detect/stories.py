@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from racecheck.detect.finding import Finding, Side, describe_owner
 from racecheck.detect.operands import Mismatch, Said
@@ -16,13 +17,19 @@ NameOf = Callable[[int], str]
 
 
 def race_finding(
-    segment: Segment, prior: Access, access: Access, name_of: NameOf, *, certain: bool
+    segment: Segment,
+    prior: Access,
+    access: Access,
+    locs: tuple[r.Loc, r.Loc],
+    name_of: NameOf,
+    *,
+    certain: bool,
 ) -> Finding:
-    """The finding for `prior` and `access`, which touch `segment` and have no order."""
+    """The finding for `prior` and `access` from `locs`, which touch `segment` and have no order."""
     span = (segment.lo, segment.hi)
     name, slot, offset, where = describe_owner(segment.object, span)
-    first = Side.of(prior, name_of(prior.moment.chain))
-    second = Side.of(access, name_of(access.moment.chain))
+    first = replace(Side.of(prior, name_of(prior.moment.chain)), loc=locs[0])
+    second = replace(Side.of(access, name_of(access.moment.chain)), loc=locs[1])
     missing = f"nothing orders the {first.what} before the {second.what}"
     limit = segment.object.span[1] - segment.object.span[0] if segment.object else 0
     return Finding("race", name, slot, span, offset, first, second, where, missing, certain, limit=limit)

@@ -98,6 +98,8 @@ class _Writer:
                 yield from self._alloc(record)
             case r.Free(span=span, stream=stream):
                 yield f"free {self._ref(span)}" + ("" if stream is None else f" on {self._stream(stream)}")
+            case r.Capture(after=after) if after:
+                raise Unsayable("a graph with branches")
             case r.Capture(graph=graph, nodes=nodes):
                 yield f"graph {self._name('g', graph)} {{ {' ; '.join(map(self._captured, nodes))} }}"
             case r.Replay(graph=graph, stream=stream):

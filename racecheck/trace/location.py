@@ -76,7 +76,11 @@ def _holds(folder: str, path: str) -> bool:
 
 def caller() -> Loc:
     """The innermost frame that is not machinery, or `NOWHERE` when there is none."""
-    frame: FrameType | None = sys._getframe(1)
+    return located(sys._getframe(1))
+
+
+def located(frame: FrameType | None) -> Loc:
+    """The same, seen from `frame`, also of another thread."""
     while frame is not None:
         code = frame.f_code
         skip = _skip.get(code.co_filename)

@@ -181,16 +181,21 @@ class Free(Record):
 
 @dataclass(slots=True, kw_only=True)
 class Capture(Record):
-    """`graph` consists of `nodes`, in order. Capturing executes none of them."""
+    """`graph` consists of `nodes`. Capturing executes none of them.
+
+    `after` has for each node the indices of those it follows directly, all smaller than its own. Empty, it
+    says that each node follows the one before it.
+    """
 
     graph: Hashable
     nodes: tuple[Node, ...]
     locs: tuple[Loc, ...] = field(default=())
+    after: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
 class Replay(Record):
-    """All nodes of `graph` run on `stream`, in order, with the addresses they were captured with."""
+    """All nodes of `graph` run on `stream`, in its order, with the addresses they were captured with."""
 
     graph: Hashable
     stream: Hashable

@@ -19,13 +19,15 @@ from racecheck.exact import explained
 from racecheck.trace import announcer, flusher, scope, thread_name
 from racecheck.trace import records as r
 from racecheck.virtual.backend import register_backend
+from racecheck.virtual.baton import Baton
 from racecheck.virtual.exploring import Exploration, Raised, explore
 from racecheck.virtual.faults import raise_unheard
 from racecheck.virtual.lag import Lag, as_lag
-from racecheck.virtual.machine import Machine, set_machine
+from racecheck.virtual.machine import Machine, open_machine, set_machine
 from racecheck.virtual.ops import register
 from racecheck.virtual.patch import patched
-from racecheck.virtual.threads import traced_locks
+from racecheck.virtual.threads import ScheduledThreads
+from racecheck.virtual.waiting import scheduled
 from racecheck.virtual.workers import modes
 
 __all__ = ["Exploration", "Raised", "explore", "register", "virtual_cuda"]
@@ -33,7 +35,11 @@ __all__ = ["Exploration", "Raised", "explore", "register", "virtual_cuda"]
 
 @contextmanager
 def virtual_cuda(
-    lag: str | Sequence[int] | Lag = "latest", *, devices: int = 1, exact: bool = False
+    lag: str | Sequence[int] | Lag = "latest",
+    *,
+    devices: int = 1,
+    exact: bool = False,
+    patience: float = 5.0,
 ) -> Iterator[None]:
     """Run the enclosed code on `devices` virtual GPUs whose work retires by `lag`.
 
@@ -47,15 +53,23 @@ def virtual_cuda(
     calls. System calls that write into such memory (`file.readinto`) fail with EFAULT: see
     `racecheck.exact.unprotected`.
 
+    Threads started inside run one at a time, in an order that `lag` decides; sleeps and timeouts take no
+    real time (see `racecheck.virtual.baton`). A thread that makes no traced call for `patience` seconds
+    no longer holds up the others; of nested contexts the outermost says how many.
+
     Raises:
-        UsageError: an unknown lag, or fewer than one device.
+        UsageError: an unknown lag, fewer than one device, or no patience at all.
         UnsupportedOperation: `exact` on another system than Linux on x86-64 or AArch64.
+        DeadlockError: all threads wait for each other.
     """
     policy = as_lag(lag)
     if devices < 1:
         raise UsageError(f"virtual_cuda needs at least one device, not {devices}")
+    if not patience > 0:
+        raise UsageError(f"virtual_cuda needs a patience above 0 seconds, not {patience}")
     register_backend()
-    state = Machine(policy, devices, exact)
+    enclosing = open_machine()
+    state = Machine(policy, devices, Baton(patience) if enclosing is None else enclosing.baton, exact)
     outer = set_machine(state)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the same sums on every machine, and small operations do not wait for a pool
@@ -63,7 +77,7 @@ def virtual_cuda(
         with (
             scope(),
             patched(),
-            traced_locks(),
+            scheduled(ScheduledThreads(state), policy),
             announcer(lambda: _announce(state)),
             flusher(lambda: _flush(state)),
             modes(),
@@ -89,7 +103,7 @@ def _announce(state: Machine) -> Iterable[r.Record]:
     """What exists already when somebody starts to listen."""
     for reference in state.graphs:
         graph = reference()
-        if graph is not None and graph.steps is not None:
+        if graph is not None and graph.captured:
             yield graph.describe()
     for block in state.heap.pinned.blocks():
         yield r.Alloc(

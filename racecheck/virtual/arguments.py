@@ -9,9 +9,10 @@ import torch
 
 from racecheck.trace import records as r
 from racecheck.trace.spans import spans_of
-from racecheck.virtual import hostwatch
+from racecheck.virtual import copies, hostwatch
 from racecheck.virtual.machine import Machine
 from racecheck.virtual.memory import PinnedBlock
+from racecheck.virtual.ops import OpInfo
 from racecheck.virtual.raw import run_raw
 from racecheck.virtual.shapes import stand_in
 from racecheck.virtual.tensor import BACKEND, DeviceTensor
@@ -141,3 +142,29 @@ def spans_of_all(tensors: Sequence[torch.Tensor]) -> tuple[r.Span, ...]:
 
 def _spans(tensor: torch.Tensor) -> tuple[r.Span, ...]:
     return tensor.spans if isinstance(tensor, DeviceTensor) else spans_of(tensor)
+
+
+def hidden_writes(info: OpInfo, given: Arguments) -> list[DeviceTensor]:
+    """The device tensors this call writes though its schema does not say so."""
+    training = next((i for i, a in enumerate(info.func._schema.arguments) if a.name == "training"), None)
+    if training is not None and not (
+        given.args[training] if training < len(given.args) else given.kwargs.get("training")
+    ):
+        return []
+    written = [given.args[i] if i < len(given.args) else given.kwargs.get(name) for i, name in info.hidden]
+    return [tensor for tensor in given.tensors if any(tensor.raw is raw for raw in written)]
+
+
+def indices_to_device(state: Machine, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of an indexing operation, CPU indices copied over first (the host waits)."""
+    if not isinstance(args[0], DeviceTensor):
+        raise mixed("cpu", "cuda")
+    where = args[0].backend_device
+
+    def move(index: Any) -> Any:
+        on_cpu = isinstance(index, torch.Tensor) and not isinstance(index, DeviceTensor)
+        if not on_cpu:
+            return index
+        return copies.to_copy(state, torch.ops.aten._to_copy.default, (index,), {"device": where})
+
+    return (args[0], [move(index) for index in args[1]], *args[2:])

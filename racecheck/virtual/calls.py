@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from copy import copy
 from typing import Any
 
 import torch
@@ -44,10 +45,13 @@ class Call:
         self.draw: Draw | None = None
         self.mapped: Mapped | None = None
 
-    def prepare(self) -> None:
-        """Called when a graph that holds this node is replayed: random operations draw anew."""
-        if self.draw is not None:
-            run_raw(self.draw.renew, (), {})
+    def launched(self) -> Call:
+        """The call as one launch of its graph makes it: random operations draw anew each time."""
+        if self.draw is None:
+            return self
+        again = copy(self)
+        again.draw = run_raw(self.draw.renewed, (), {})
+        return again
 
     def result(self) -> Any:
         """What the operation returns now."""

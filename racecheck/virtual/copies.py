@@ -3,7 +3,7 @@
 | copy | host side | the call |
 |---|---|---|
 | H2D pinned, non_blocking | read when the copy retires | returns at once |
-| H2D pageable, non_blocking | read during the call | returns at once |
+| H2D pageable, non_blocking | read during the call | returns at once; from 4 MB, when the copy is done |
 | D2H pinned, non_blocking | written when the copy retires | returns at once |
 | D2H pageable, or non_blocking=False either way | as above | returns when the copy is done |
 
@@ -23,6 +23,7 @@ from racecheck.exact.pages import writable
 from racecheck.trace import records as r
 from racecheck.trace.spans import spans_of
 from racecheck.virtual import hostwatch
+from racecheck.virtual.layouts import cpu_like, dense_like, one_block, pinned_like
 from racecheck.virtual.machine import Machine
 from racecheck.virtual.memory import PinnedBlock
 from racecheck.virtual.ops import Shape
@@ -30,6 +31,9 @@ from racecheck.virtual.overlap import refuse_overlap
 from racecheck.virtual.queues import Work
 from racecheck.virtual.state import StreamState
 from racecheck.virtual.tensor import BACKEND, DeviceTensor
+
+#: From this many bytes a pageable H2D waits for its stream (H200: 1 MB does not, 4 MB does).
+PAGEABLE_WAITS = 4 << 20
 
 
 def copy_(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
@@ -64,9 +68,7 @@ def to_copy(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
     on_device = isinstance(src, DeviceTensor)
     if on_device == (device.type == BACKEND if device is not None else on_device):
         if on_device and device is not None and device.index not in (None, src.block.device):
-            fresh = _device_like(
-                state, _dense_like(src, None), kwargs.get("dtype") or src.dtype, device.index
-            )
+            fresh = _device_like(state, dense_like(src, None), kwargs.get("dtype") or src.dtype, device.index)
             _device_to_device(state, fresh, src)
             return fresh
         if on_device:
@@ -76,33 +78,14 @@ def to_copy(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
         return hostwatch.host_operation(state, func, args, kwargs)
     dtype = kwargs.get("dtype") or src.dtype
     non_blocking = bool(kwargs.get("non_blocking", False))
-    layout = _dense_like(src, kwargs.get("memory_format"))
+    layout = dense_like(src, kwargs.get("memory_format"))
     if on_device:
-        out = pinned_like(state, layout, dtype) if non_blocking else _cpu_like(layout, dtype)
+        out = pinned_like(state, layout, dtype) if non_blocking else cpu_like(layout, dtype)
         _device_to_host(state, out, src, non_blocking)
         return out
     fresh = _device_like(state, layout, dtype, device.index)
     _host_to_device(state, fresh, src, non_blocking)
     return fresh
-
-
-def pinned_like(state: Machine, layout: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """A pinned CPU tensor with the shape and strides of `layout`."""
-    elements = layout.untyped_storage().nbytes() // layout.element_size()
-    flat = state.heap.allocate_pinned(elements * dtype.itemsize)
-    with torch._C._DisableTorchDispatch():
-        return flat[: elements * dtype.itemsize].view(dtype).as_strided(layout.shape, layout.stride())
-
-
-def _dense_like(src: torch.Tensor, memory_format: torch.memory_format | None) -> torch.Tensor:
-    raw = src.raw if isinstance(src, DeviceTensor) else src
-    with torch._C._DisableTorchDispatch():
-        return torch.empty_like(raw, memory_format=memory_format or torch.preserve_format)
-
-
-def _cpu_like(layout: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    with torch._C._DisableTorchDispatch():
-        return torch.empty_strided(layout.shape, layout.stride(), dtype=dtype)
 
 
 def _device_like(
@@ -125,20 +108,6 @@ def _land(dst: torch.Tensor, src: torch.Tensor, spans: tuple[r.Span, ...]) -> No
     """A copy into `spans` of pinned memory."""
     with writable(spans):
         _move(dst, src)
-
-
-def _one_block(dst: torch.Tensor, src: torch.Tensor) -> bool:
-    """Is the copy one stretch of bytes to another: the same dtype and the same dense layout?"""
-    if dst.dtype != src.dtype or dst.shape != src.shape:
-        return False
-    sizes = [size for size in src.shape if size != 1]
-    layouts = [[st for st, n in zip(t.stride(), t.shape, strict=True) if n != 1] for t in (dst, src)]
-    dense, expected = sorted(zip(layouts[1], sizes, strict=True)), 1
-    for stride, size in dense:
-        if stride != expected:
-            return False
-        expected *= size
-    return layouts[0] == layouts[1]
 
 
 def _device_to_device(state: Machine, dst: DeviceTensor, src: DeviceTensor) -> None:
@@ -172,7 +141,7 @@ def _host_to_device(state: Machine, dst: DeviceTensor, src: torch.Tensor, non_bl
     target, stream = dst.raw, state.stream(dst.block.device)
     with torch._C._DisableTorchDispatch():
         expanded = src.expand(target.shape)
-    if block is not None and (expanded.is_contiguous() or _one_block(target, expanded)):
+    if block is not None and (expanded.is_contiguous() or one_block(target, expanded)):
         node = r.Node(kind="h2d", name="copy_", reads=spans_of(src), writes=dst.spans)
         source = block.alias(src)
         work = state.issue(node, lambda: _move(target, source), stream=stream, blocking=not non_blocking)
@@ -183,7 +152,8 @@ def _host_to_device(state: Machine, dst: DeviceTensor, src: torch.Tensor, non_bl
     _forbid_pageable_in_capture(state)
     reads = spans_of(src) if block is not None else ()
     node = r.Node(kind="h2d", name="copy_", call_reads=reads, writes=dst.spans)
-    state.issue(node, lambda: _move(target, staged), stream=stream, blocking=not non_blocking)
+    waits = not non_blocking or staged.nbytes >= PAGEABLE_WAITS
+    state.issue(node, lambda: _move(target, staged), stream=stream, blocking=waits)
 
 
 def _device_to_host(state: Machine, dst: torch.Tensor, src: DeviceTensor, non_blocking: bool) -> None:
@@ -192,7 +162,7 @@ def _device_to_host(state: Machine, dst: torch.Tensor, src: DeviceTensor, non_bl
     source = src.plain()
     with torch._C._DisableTorchDispatch():
         source.expand(dst.shape)
-    if block is None or not (dst.is_contiguous() or _one_block(dst, source)):
+    if block is None or not (dst.is_contiguous() or one_block(dst, source)):
         _through_pageable(state, dst, src, block)
         return
     target, spans = block.alias(dst), spans_of(dst)

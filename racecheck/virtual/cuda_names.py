@@ -8,13 +8,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+import torch.cuda.nccl
+import torch.cuda.profiler
 
 from racecheck.virtual import events, graphs, streams
+from racecheck.virtual.indices import check_device, device_index, index_of
+from racecheck.virtual.legacy_types import legacy_patches
 from racecheck.virtual.machine import machine
+from racecheck.virtual.memory_names import MEMORY, TOTAL_MEMORY
+from racecheck.virtual.refusals import ELSEWHERE, refuse
 from racecheck.virtual.workers import require_modes
 
-#: What the virtual device says it has: an H200's, so that code that sizes itself by it behaves as there.
-TOTAL_MEMORY = 141 << 30
 _PROPERTIES = {
     "name": "racecheck virtual CUDA",
     "major": 9,
@@ -40,52 +44,16 @@ def always(value: Any) -> Callable[..., Any]:
     return lambda *_, **__: value
 
 
-def index_of(device: Any) -> int:
-    """The checked index of `device`; the current one for None."""
-    index = streams.device_index(device)
-    return machine().device_index if index is None else streams.check_device(index)
-
-
 def set_device(device: Any) -> None:
     """`torch.cuda.set_device`: None or a negative index changes nothing."""
-    index = streams.device_index(device)
+    index = device_index(device)
     if index is not None and index >= 0:
-        machine().device_index = streams.check_device(index)
+        machine().device_index = check_device(index)
 
 
 def _properties(device: Any = None) -> SimpleNamespace:
     index_of(device)
     return SimpleNamespace(**_PROPERTIES)
-
-
-def _allocated(device: Any = None) -> int:
-    machine().heap.reclaim()
-    return machine().devices[index_of(device)].memory.allocated
-
-
-def _peak(device: Any = None) -> int:
-    return machine().devices[index_of(device)].memory.peak
-
-
-def _reset_peak(device: Any = None) -> None:
-    machine().devices[index_of(device)].memory.peak = _allocated(device)
-
-
-def _mem_get_info(device: Any = None) -> tuple[int, int]:
-    return TOTAL_MEMORY - _allocated(device), TOTAL_MEMORY
-
-
-def _memory_stats(device: Any = None) -> dict[str, int]:
-    now, peak = _allocated(device), _peak(device)
-    stats = dict.fromkeys(("num_alloc_retries", "num_ooms", "num_device_alloc", "num_device_free"), 0)
-    for kind in ("allocated_bytes", "active_bytes", "reserved_bytes", "requested_bytes"):
-        stats |= {f"{kind}.all.current": now, f"{kind}.all.peak": peak}
-    return stats
-
-
-def _empty_cache() -> None:
-    for device in machine().devices:
-        device.memory.empty_cache()
 
 
 def _generator(device: Any) -> torch.Generator:
@@ -112,6 +80,49 @@ class DeviceOf(streams.DeviceContext):
 
     def __init__(self, tensor: Any) -> None:
         super().__init__(tensor.get_device() if tensor.is_cuda else None)
+
+
+class Cudart:
+    """`torch.cuda.cudart()`: profilers are switched on and off through it; everything else is refused."""
+
+    cudaError = torch.cuda.cudaStatus
+
+    @staticmethod
+    def cudaProfilerStart() -> int:
+        """Nothing to profile."""
+        return 0
+
+    @staticmethod
+    def cudaProfilerStop() -> int:
+        """Nothing to profile."""
+        return 0
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        pinning = "pin host memory with Tensor.pin_memory() or pin_memory=True"
+        raise refuse(f"torch.cuda.cudart().{name}", pinning if "Host" in name else ELSEWHERE)
+
+
+def empty_host_cache() -> None:
+    """Forget free pinned blocks."""
+    machine().heap.pinned.empty_cache()
+
+
+def _check_error(result: int) -> None:
+    if result:
+        raise RuntimeError(f"CUDA error: code {result}")
+
+
+def _exchange_device(index: int) -> int:
+    """Make `index` current, unless it is negative; the device that was."""
+    old = machine().device_index
+    set_device(index)
+    return old if index >= 0 else -1
+
+
+def _set_stream_by_id(stream_id: int, device_index: int, device_type: int) -> None:
+    streams.set_stream(streams.Stream(stream_id=stream_id, device_index=device_index))
 
 
 CUDA: dict[str, Any] = {
@@ -154,24 +165,16 @@ CUDA: dict[str, Any] = {
     "set_rng_state": lambda new_state, device="cuda": _generator(device).set_state(new_state),
     "get_rng_state_all": lambda: [device.generator.get_state() for device in machine().devices],
     "set_rng_state_all": _set_rng_state_all,
-    "empty_cache": _empty_cache,
-    "memory_allocated": _allocated,
-    "max_memory_allocated": _peak,
-    "memory_reserved": _allocated,
-    "max_memory_reserved": _peak,
-    "memory_cached": _allocated,
-    "max_memory_cached": _peak,
-    "memory_stats": _memory_stats,
-    "memory_summary": lambda device=None, abbreviated=False: f"{_allocated(device)} bytes allocated",
-    "mem_get_info": _mem_get_info,
-    "reset_peak_memory_stats": _reset_peak,
-    "reset_max_memory_allocated": _reset_peak,
-    "reset_max_memory_cached": _reset_peak,
-    "reset_accumulated_memory_stats": always(None),
-    "set_per_process_memory_fraction": always(None),
+    **MEMORY,
     "ipc_collect": always(None),
     "set_sync_debug_mode": always(None),
     "get_sync_debug_mode": always(0),
+    "cudart": Cudart,
+    "check_error": _check_error,
+    "_exchange_device": _exchange_device,
+    "_maybe_exchange_device": _exchange_device,
+    "_set_stream_by_id": _set_stream_by_id,
+    "_get_generator": _generator,
     "_sleep": always(None),  # work is late by the lag already
 }
 
@@ -182,6 +185,7 @@ NVTX: dict[str, Any] = {
     "range_end": always(None),
     "mark": always(None),
     "range": lambda *_, **__: nullcontext(),
+    **dict.fromkeys(("_device_range_start", "_device_range_end"), always(None)),
 }
 
 
@@ -191,7 +195,23 @@ def cuda_patches() -> list[tuple[Any, str, Any]]:
     A name is replaced in `torch.cuda` and in the submodule that defines it.
     """
     patches: list[tuple[Any, str, Any]] = [(torch.cuda, name, value) for name, value in CUDA.items()]
-    for module in (torch.cuda.streams, torch.cuda.graphs, torch.cuda.memory, torch.cuda.random):
+    submodules = (torch.cuda.streams, torch.cuda.graphs, torch.cuda.memory, torch.cuda.random)
+    for module in (*submodules, torch.cuda.profiler):
         patches += [(module, name, value) for name, value in CUDA.items() if hasattr(module, name)]
     patches += [(torch.cuda.nvtx, name, value) for name, value in NVTX.items()]
-    return patches
+    for name, value in (("start", always(None)), ("stop", always(None)), ("init", always(None))):
+        patches.append((torch.cuda.profiler, name, value))
+    patches.append((torch.cuda.nccl, "is_available", always(False)))
+    # what the real `torch.cuda.graph` needs, for a program that imported it before the context
+    patches.append((torch._C, "_host_emptyCache", empty_host_cache))
+    patches.append((torch.cuda.graphs.graph, "default_capture_stream", None))
+    return [*patches, *legacy_patches()]
+
+
+def own_patches() -> list[tuple[Any, str, Any]]:
+    """What is the open machine's own."""
+    generators = tuple(device.generator for device in machine().devices)
+    return [
+        (torch.cuda, "default_generators", generators),
+        (torch.cuda.random, "default_generators", generators),
+    ]

@@ -12,19 +12,29 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map, tree_unflatten
+from torch.utils._pytree import tree_leaves, tree_map, tree_unflatten
 
 from racecheck.trace import records as r
-from racecheck.virtual import copies, hostwatch, random_ops
-from racecheck.virtual.arguments import CPU, Arguments, mixed, on_device, own_devices, spans_of_all
+from racecheck.virtual import hostwatch, random_ops
+from racecheck.virtual.arguments import (
+    CPU,
+    Arguments,
+    hidden_writes,
+    indices_to_device,
+    on_device,
+    own_devices,
+    spans_of_all,
+)
 from racecheck.virtual.calls import Call, run_raw
+from racecheck.virtual.device_memory import Block
 from racecheck.virtual.faults import raise_fault
 from racecheck.virtual.machine import Machine, machine
 from racecheck.virtual.mapped import map_memory
-from racecheck.virtual.memory import Block
 from racecheck.virtual.ops import INDEXING, OpInfo, Shape, aten, is_registered, op_info, require_kernel
 from racecheck.virtual.raw import resolving
+from racecheck.virtual.refusals import refuse
 from racecheck.virtual.shapes import DataDependent, Outcome, outcome, shape_of
 from racecheck.virtual.tensor import DeviceTensor
 
@@ -52,16 +62,23 @@ def dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not concerned:
             with resolving():
                 return hostwatch.host_operation(state, func, args, kwargs)
-        info = op_info(func)
-        if info.composite and not info.substituted:
-            with DispatchMode():
-                return func.decompose(*args, **kwargs)
-        with torch._C.DisableTorchFunction():
-            return _device_operation(state, info, args, kwargs)
+        return default(state, func, args, kwargs)
+
+
+def default(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
+    """An operation on the device that has no rules of its own."""
+    info = op_info(func)
+    if info.composite and not info.substituted:
+        with DispatchMode():
+            return func.decompose(*args, **kwargs)
+    with torch._C.DisableTorchFunction():
+        return _device_operation(state, info, args, kwargs)
 
 
 class DispatchMode(TorchDispatchMode):
     """Sends every operation to `dispatch`."""
+
+    supports_higher_order_operators = True
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -69,7 +86,15 @@ class DispatchMode(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run one operation."""
+        if isinstance(func, HigherOrderOperator):
+            return _higher_order(func, args, kwargs or {})
         return dispatch(func, args, kwargs or {})
+
+
+def _higher_order(func: Any, args: Any, kwargs: Any) -> Any:
+    if any(isinstance(leaf, DeviceTensor) for leaf in tree_leaves((args, kwargs))):
+        raise refuse(f"{func} (an operator on functions)", "write it with plain tensor operations")
+    return func(*args, **kwargs)
 
 
 def read_back(tensor: DeviceTensor) -> torch.Tensor:
@@ -101,7 +126,7 @@ def _device_operation(state: Machine, info: OpInfo, args: tuple[Any, ...], kwarg
         return metadata_only(info, args, kwargs)
     require_kernel(info)
     if info.func in INDEXING:
-        args = _indices_to_device(state, args)
+        args = indices_to_device(state, args)
     given = Arguments(state, args, kwargs, in_place=is_registered(info))
     call = Call(state, info, given.args, given.kwargs)
     if given.mapped:
@@ -123,6 +148,13 @@ def _view(info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     base = next(arg for arg in args if isinstance(arg, DeviceTensor))
     bare = [(arg.plain() if arg.bits else arg.raw) if isinstance(arg, DeviceTensor) else arg for arg in args]
     raw = run_raw(info.run, bare, kwargs)
+    if torch.is_inference_mode_enabled() and not base.is_inference():
+        with torch.inference_mode(False):  # a view is of its base's kind, whatever the mode
+            return _wrap(raw, base)
+    return _wrap(raw, base)
+
+
+def _wrap(raw: Any, base: DeviceTensor) -> Any:
     wrap = lambda out: DeviceTensor(out, base.block, base.block.device)  # noqa: E731
     return [wrap(out) for out in raw] if isinstance(raw, (list, tuple)) else wrap(raw)
 
@@ -131,22 +163,11 @@ def _functional(state: Machine, info: OpInfo, call: Call, given: Arguments, expe
     outs, tree = expected.outs, expected.tree
     wrapped = [empty(state, out, given.device) if isinstance(out, Shape) else out for out in outs]
     results = [out for out in wrapped if isinstance(out, DeviceTensor)]
-    writes = spans_of_all([*results, *_hidden(info, given)]) if info.hidden else spans_of_all(results)
+    writes = spans_of_all([*results, *hidden_writes(info, given)]) if info.hidden else spans_of_all(results)
     node = r.Node(kind="kernel", name=info.name, reads=spans_of_all(given.all()), writes=writes)
     call.outs = [out.raw for out in results]
     state.issue(node, call, stream=state.stream(given.device))
     return tree_unflatten(wrapped, tree) if len(wrapped) != 1 or not tree.is_leaf() else wrapped[0]
-
-
-def _hidden(info: OpInfo, given: Arguments) -> list[DeviceTensor]:
-    """The device tensors this call writes though its schema does not say so."""
-    training = next((i for i, a in enumerate(info.func._schema.arguments) if a.name == "training"), None)
-    if training is not None and not (
-        given.args[training] if training < len(given.args) else given.kwargs.get("training")
-    ):
-        return []
-    written = [given.args[i] if i < len(given.args) else given.kwargs.get(name) for i, name in info.hidden]
-    return [tensor for tensor in given.tensors if any(tensor.raw is raw for raw in written)]
 
 
 def wait_and_run(state: Machine, info: OpInfo, call: Call, given: Arguments) -> Any:
@@ -188,19 +209,5 @@ def _host_factory(state: Machine, info: OpInfo, args: Any, kwargs: Any) -> Any:
     return hostwatch.host_operation(state, info.func, bare, kwargs)
 
 
-def _indices_to_device(state: Machine, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    if not isinstance(args[0], DeviceTensor):
-        raise mixed("cpu", "cuda")
-    where = args[0].backend_device
-
-    def move(index: Any) -> Any:
-        on_cpu = isinstance(index, torch.Tensor) and not isinstance(index, DeviceTensor)
-        if not on_cpu:
-            return index
-        return copies.to_copy(state, aten._to_copy.default, (index,), {"device": where})
-
-    return (args[0], [move(index) for index in args[1]], *args[2:])
-
-
-from racecheck.virtual import special  # noqa: E402, F401 - its handlers use the functions above
+from racecheck.virtual import packing, special  # noqa: E402, F401 - their handlers use the functions above
 from racecheck.virtual.inplace import in_place, metadata_only  # noqa: E402 - and so do these

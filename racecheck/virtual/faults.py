@@ -6,6 +6,8 @@ import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
+
 from racecheck.trace.records import Loc
 
 if TYPE_CHECKING:
@@ -20,6 +22,12 @@ class Fault:
     loc: Loc
     problem: str
     heard: bool = False  # has the host been told?
+
+
+def cuda_error(what: str) -> Exception:
+    """The exception PyTorch raises for a CUDA error."""
+    kind: type[Exception] = getattr(torch, "AcceleratorError", RuntimeError)
+    return kind(f"CUDA error: {what}")
 
 
 _faults: weakref.WeakKeyDictionary[Machine, Fault] = weakref.WeakKeyDictionary()
@@ -43,8 +51,6 @@ def raise_fault(state: Machine) -> None:
         torch.AcceleratorError: as PyTorch raises CUDA errors; the message names the operation and its line.
     """
     if _faults and state in _faults:
-        from racecheck.virtual.machine import cuda_error  # the machine's own waits come here
-
         fault = _faults[state]
         fault.heard = True
         state.learn("fault", fault.name)

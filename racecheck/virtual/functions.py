@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch.utils import _device as torch_device
 
-from racecheck.virtual import copies, hostwatch
+from racecheck.virtual import hostwatch
 from racecheck.virtual.dispatch import read_back
+from racecheck.virtual.indices import check_device
 from racecheck.virtual.machine import machine
-from racecheck.virtual.raw import run_raw
-from racecheck.virtual.streams import check_device
+from racecheck.virtual.pinning import is_pinned, pin, pin_memory
 from racecheck.virtual.tensor import BACKEND, DeviceTensor
 
 
@@ -30,40 +30,6 @@ def backend_device(device: Any) -> Any:
         index = state.device_index if device.index is None else check_device(device.index)
         return torch.device(BACKEND, index)
     return device
-
-
-def pinned_factory(func: Any, args: Any, kwargs: Any) -> torch.Tensor:
-    """A factory called with `pin_memory=True`: make it on the CPU, then move it into pinned memory."""
-    if kwargs.get("device") is not None and torch.device(kwargs["device"]).type == BACKEND:
-        raise RuntimeError("Only dense CPU tensors can be pinned")
-    return _pin(func(*args, **kwargs), fill=func not in _UNFILLED)
-
-
-#: Their result holds whatever the pinned block held, not what the CPU's allocator left somewhere else.
-_UNFILLED = {torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty}
-
-
-def _pin(plain: torch.Tensor, *, fill: bool = True) -> torch.Tensor:
-    state = machine()
-    with state.lock, torch._C.DisableTorchFunction():
-        out = copies.pinned_like(state, copies._dense_like(plain, None), plain.dtype)
-        if fill:
-            run_raw(out.copy_, (plain,), {})
-    return out
-
-
-def _pin_memory(func: Any, args: Any, kwargs: Any) -> Any:
-    tensor = args[0]
-    if isinstance(tensor, DeviceTensor):
-        raise RuntimeError(f"cannot pin 'torch.{tensor.device}' tensor: only dense CPU tensors can be pinned")
-    if machine().heap.pinned.find(tensor.data_ptr()) is not None:
-        return tensor
-    return _pin(tensor)
-
-
-def _is_pinned(func: Any, args: Any, kwargs: Any) -> bool:
-    tensor = args[0]
-    return not isinstance(tensor, DeviceTensor) and machine().heap.pinned.find(tensor.data_ptr()) is not None
 
 
 def _to(func: Any, args: Any, kwargs: Any) -> Any:
@@ -99,7 +65,7 @@ def _tensor(func: Any, args: Any, kwargs: Any) -> Any:
     with torch._C.DisableTorchFunction():
         out = func(*args, **plain)
     if kwargs.get("pin_memory"):
-        return _pin(out)
+        return pin(out)
     return out if device is None else out.to(device)
 
 
@@ -123,15 +89,26 @@ def _unravel_index(func: Any, args: Any, kwargs: Any) -> Any:
     )
 
 
+def _no_array(tensor: DeviceTensor) -> TypeError:
+    return TypeError(
+        f"can't convert {tensor.device} device type tensor to numpy; "
+        "copy it to host memory first with Tensor.cpu()"
+    )
+
+
+def _array(func: Any, args: Any, kwargs: Any) -> Any:
+    """`np.asarray(x)`: for CPU tensors only."""
+    if isinstance(args[0], DeviceTensor):
+        raise _no_array(args[0])
+    return _shown(func, args, kwargs)
+
+
 def _host_value(func: Any, args: Any, kwargs: Any) -> Any:
     """`.tolist()` and `.numpy()`: the host reads the bytes, or is handed a way to."""
     tensor = args[0]
     if isinstance(tensor, DeviceTensor):
         if func is torch.Tensor.numpy:
-            raise TypeError(
-                f"can't convert {tensor.device} device type tensor to numpy; "
-                "copy it to host memory first with Tensor.cpu()"
-            )
+            raise _no_array(tensor)
         tensor = read_back(tensor)
     else:
         state = machine()
@@ -208,11 +185,11 @@ FUNCTIONS = {
     torch.Tensor.data.__set__: _set_data,  # type: ignore[attr-defined]
     torch.Tensor.to: _to,
     torch.Tensor.cuda: _cuda,
-    torch.Tensor.pin_memory: _pin_memory,
-    torch.Tensor.is_pinned: _is_pinned,
+    torch.Tensor.pin_memory: pin_memory,
+    torch.Tensor.is_pinned: is_pinned,
     torch.Tensor.tolist: _host_value,
     torch.Tensor.numpy: _host_value,
-    torch.Tensor.__array__: _shown,
+    torch.Tensor.__array__: _array,
     torch.Tensor.__dlpack__: _shown,
     torch.Tensor.__reduce_ex__: _shown,
     torch.Tensor.__deepcopy__: _shown,

@@ -19,7 +19,8 @@ from racecheck.exact.handler import Fault
 from racecheck.exact.protector import Protector
 from racecheck.trace import caller, emit, listening, thread_name
 from racecheck.trace import records as r
-from racecheck.virtual.memory import POISON, Block, PinnedBlock, PinnedMemory
+from racecheck.virtual.device_memory import Block, GraphPool
+from racecheck.virtual.memory import POISON, PinnedBlock, PinnedMemory
 
 if TYPE_CHECKING:
     from racecheck.virtual.machine import Machine
@@ -35,6 +36,8 @@ class Heap:
     def __init__(self, machine: Machine, exact: bool) -> None:
         self._machine = machine
         self._freed: deque[tuple[Block | PinnedBlock, str]] = deque()  # and the thread that let go of it
+        self._closed = False
+        self._deferred: list[tuple[Block, str]] = []
         self.dead_events: deque[Hashable] = deque()
         self.pinned = PinnedMemory(self.note_free)
         self._protector = Protector() if exact else None
@@ -46,7 +49,7 @@ class Heap:
         machine = self._machine
         stream = machine.stream(device)
         capture = stream.capture
-        pool = capture.pool if capture is not None else stream.key
+        pool = GraphPool(capture.pool, stream.key) if capture is not None else stream.key
         block, reused = machine.devices[stream.device].memory.allocate(nbytes, pool)
         name = f"device memory of {nbytes} bytes"
         if machine.history is not None:
@@ -68,7 +71,20 @@ class Heap:
 
     def note_free(self, block: Block | PinnedBlock) -> None:
         """A tensor died, perhaps inside the garbage collector: deal with it at the next call."""
-        self._freed.append((block, thread_name()))
+        if not self._closed:
+            self._freed.append((block, thread_name()))
+
+    def close(self) -> None:
+        """The context is over: lift all protection, and let go of memory, but of tensors somebody holds."""
+        self._closed = True
+        if self._protector is not None:
+            self._protector.close()
+            self._protector = None
+        for kept in (self._freed, self._deferred, self.watched):
+            kept.clear()
+        self.pinned.close()
+        for device in self._machine.devices:
+            device.memory.close()
 
     def watch(self, block: PinnedBlock) -> None:
         """From now on, host writes to `block` are noticed: a copy uses it."""
@@ -86,12 +102,6 @@ class Heap:
             self.watched = [other for other in self.watched if other is not block]
             if self._protector is not None:
                 self._protector.disarm((block.lo, block.hi))
-
-    def close(self) -> None:
-        """Lift all protection."""
-        if self._protector is not None:
-            self._protector.close()
-            self._protector = None
 
     def poll(self) -> None:
         """Report host writes that nobody announced: faults, and staged bytes that differ from what the
@@ -130,26 +140,29 @@ class Heap:
         """Give back what died since the last call, each block in the order of its stream."""
         while self.dead_events:
             self._machine.tell(r.EventFree, event=self.dead_events.popleft())
+        if self._deferred and not self._machine.captures:
+            self._freed.extend(self._deferred)
+            self._deferred.clear()
         while self._freed:
             block, thread = self._freed.popleft()
             if isinstance(block, PinnedBlock):
                 self._unwatch(block)
                 self.pinned.give_back(block)
+            elif block.other_streams and self._machine.captures:
+                self._deferred.append((block, thread))  # PyTorch records no events while it captures
             else:
                 self._free(block, thread)
 
     def _free(self, block: Block, thread: str) -> None:
         machine = self._machine
-        owner = machine.streams.get(block.pool)
-        memory = machine.devices[block.device].memory
-        if owner is None:  # a graph's private pool: no other tensor gets it until the graph is gone
-            memory.give_back(block, ())
-            return
         lasts = [machine.streams[key].queue.last for key in block.other_streams]
-        uses = [last for last in lasts if last is not None]
-        if owner.capture is None and not uses:  # with foreign uses the block is nobody's until they are done
+        uses = tuple(last for last in lasts if last is not None)
+        owner = machine.streams.get(block.pool)
+        # A graph's memory is nobody else's while the graph may be replayed; with foreign uses the block is
+        # nobody's until they are done.
+        if owner is not None and owner.capture is None and not uses:
             data = block.bytes.data
             if listening():
                 emit(r.Free(thread=thread, span=block.bytes.span, stream=owner.key, loc=caller()))
             machine.scheduler.put(owner.queue, lambda: data.fill(POISON))
-        memory.give_back(block, tuple(uses))
+        machine.devices[block.device].memory.give_back(block, uses)

@@ -4,7 +4,8 @@ Everything that a run leaves open is asked of one object, the lag: `decide(kind,
 number below `options`, and 0 always stands for nothing special. Two kinds are asked:
 
     RETIRE   at every traced call: 0 retires nothing (more), k the oldest item of the k-th ready stream
-    SWITCH   at every traced call, while other threads could run: 0 goes on, k runs the k-th other thread
+    SWITCH   at every traced call, while other threads could run: 0 goes on, k runs the k-th other thread;
+             where a thread waits or ends and several could run: 0 runs the next in order, k the k-th after
 
 `eager` retires at once, `latest` only when something forces it (the worst legal case for host memory),
 `seed:N` at random. A list of decisions is taken in order, and 0 once it is used up, so a shorter list and

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 from racecheck.trace import caller, current_mark, emit, listening, thread_name
 from racecheck.trace import records as r
-from racecheck.virtual.faults import raise_fault
+from racecheck.virtual.baton import Baton
+from racecheck.virtual.captures import Capture
+from racecheck.virtual.faults import cuda_error, raise_fault
+from racecheck.virtual.guard import MachineLock
 from racecheck.virtual.heap import Heap
 from racecheck.virtual.lag import Lag
 from racecheck.virtual.queues import Scheduler, Work
-from racecheck.virtual.state import Capture, Device, Step, StreamState
+from racecheck.virtual.state import Device, StreamState
 
 if TYPE_CHECKING:
     from racecheck.virtual.history import History
@@ -35,8 +37,9 @@ CAPTURE_ERROR = (
 class Machine:
     """Devices, pinned memory and the clockwork of one `virtual_cuda` context."""
 
-    def __init__(self, lag: Lag, devices: int, exact: bool = False) -> None:
-        self.lock = threading.RLock()
+    def __init__(self, lag: Lag, devices: int, baton: Baton, exact: bool = False) -> None:
+        self.baton = baton
+        self.lock = MachineLock(baton)
         self.scheduler = Scheduler(lag)
         self.streams: dict[Hashable, StreamState] = {}
         self.heap = Heap(self, exact)
@@ -48,6 +51,7 @@ class Machine:
         self.captures: list[Capture] = []
         self.asked: Work | None = None  # what the query in progress is about
         self.history: History | None = None  # kept while schedules are enumerated
+        self.capture_stream: StreamState | None = None  # of captures that name none
         self._local = threading.local()
 
     # -- where the calling thread is -----------------------------------------------------------
@@ -85,8 +89,7 @@ class Machine:
         if capture is not None:
             if blocking:
                 self.refuse_in_capture(capture)
-            stream.frontier |= 1 << len(capture.steps)
-            capture.steps.append(Step(node, run, caller()))
+            capture.add(stream, node, run, caller())
             return None
         self.heap.reclaim()
         if blocking:
@@ -155,25 +158,41 @@ class Machine:
             raise cuda_error(CAPTURE_ERROR)
 
 
-def cuda_error(what: str) -> Exception:
-    """The exception PyTorch raises for a CUDA error."""
-    kind: type[Exception] = getattr(torch, "AcceleratorError", RuntimeError)
-    return kind(f"CUDA error: {what}")
-
-
 _current: Machine | None = None
+
+
+class _Hosting(threading.local):
+    """Does the thread run a host function?"""
+
+    active = False
+
+
+_hosting = _Hosting()
+
+
+@contextmanager
+def cuda_forbidden() -> Iterator[None]:
+    """Inside, the calling thread runs a host function: every use of the device is an error."""
+    outer = _hosting.active
+    _hosting.active = True
+    try:
+        yield
+    finally:
+        _hosting.active = outer
 
 
 def machine() -> Machine:
     """The machine of the open `virtual_cuda` context.
 
     Raises:
-        RuntimeError: there is none; device tensors do not outlive their context.
+        RuntimeError: there is none; device tensors do not outlive their context. Or a host function called.
     """
     if _current is None:
         raise RuntimeError(
             "a virtual CUDA tensor was used outside its virtual_cuda() context; keep the context open"
         )
+    if _hosting.active:
+        raise cuda_error("operation not permitted: a host function may not call CUDA")
     return _current
 
 

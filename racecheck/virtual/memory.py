@@ -12,7 +12,7 @@ from __future__ import annotations
 import mmap
 import weakref
 from bisect import bisect_right
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -29,87 +29,16 @@ class Completion(Protocol):
     done: bool
 
 
-def _round(nbytes: int) -> int:
+def rounded(nbytes: int) -> int:
+    """The size of the block that `nbytes` come in."""
     return max(_ALIGN, -(-nbytes // _ALIGN) * _ALIGN)
 
 
-def _raw(nbytes: int, align: int = _ALIGN) -> np.ndarray:
+def poisoned(nbytes: int, align: int = _ALIGN) -> np.ndarray:
     """`nbytes` poisoned bytes at an aligned address, up to the next one without neighbours."""
     whole = np.full(-(-nbytes // align) * align + align, POISON, dtype=np.uint8)
     start = -whole.ctypes.data % align
     return whole[start : start + nbytes]
-
-
-class Bytes:
-    """A stretch of host memory that plays device memory. Its address outlives its tensors."""
-
-    __slots__ = ("data", "span", "storage")
-
-    def __init__(self, nbytes: int) -> None:
-        self.data = _raw(nbytes)
-        self.storage = torch.from_numpy(self.data).untyped_storage()
-        base = self.data.ctypes.data
-        self.span = (base, base + nbytes)
-
-
-class Block:
-    """Device memory of one tensor and its views. Dropping the last reference frees it.
-
-    `pool` is the key of the stream it was allocated on, or of a graph's private pool.
-    """
-
-    __slots__ = ("__weakref__", "bytes", "device", "on_free", "other_streams", "pool")
-
-    def __init__(self, memory: Bytes, device: int, pool: Hashable, on_free: Callable[[Block], None]) -> None:
-        self.bytes = memory
-        self.device = device
-        self.pool = pool
-        self.other_streams: set[Hashable] = set()  # record_stream
-        self.on_free = on_free
-
-    @property
-    def nbytes(self) -> int:
-        """The size of the block, not of the tensor in it."""
-        return self.bytes.span[1] - self.bytes.span[0]
-
-    def __del__(self) -> None:
-        self.on_free(self)
-
-
-class DeviceMemory:
-    """One device's caching allocator, a free list per pool and size."""
-
-    def __init__(self, device: int, on_free: Callable[[Block], None]) -> None:
-        self._device = device
-        self._free: dict[tuple[Hashable, int], list[tuple[Bytes, tuple[Completion, ...]]]] = {}
-        self._on_free = on_free
-        self.allocated = 0  # bytes in live blocks
-        self.peak = 0
-
-    def allocate(self, nbytes: int, pool: Hashable) -> tuple[Block, bool]:
-        """A block of at least `nbytes`, and whether its old accesses count: it was freed in stream order.
-
-        A block that other streams used (`record_stream`) comes back only when they are done with it: its
-        bytes are fresh then.
-        """
-        size = _round(nbytes)
-        self.allocated += size
-        self.peak = max(self.peak, self.allocated)
-        cached = self._free.get((pool, size), [])
-        for index in reversed(range(len(cached))):
-            if all(work.done for work in cached[index][1]):
-                memory, uses = cached.pop(index)
-                return Block(memory, self._device, pool, self._on_free), not uses
-        return Block(Bytes(size), self._device, pool, self._on_free), False
-
-    def give_back(self, block: Block, uses: tuple[Completion, ...]) -> None:
-        """The block may be handed out again within its pool, once `uses` are done."""
-        self.allocated -= block.nbytes
-        self._free.setdefault((block.pool, block.nbytes), []).append((block.bytes, uses))
-
-    def empty_cache(self) -> None:
-        """Forget free blocks (`torch.cuda.empty_cache`). Those of graph pools stay with their graphs."""
-        self._free = {key: blocks for key, blocks in self._free.items() if not isinstance(key[0], str)}
 
 
 @dataclass(eq=False)
@@ -151,6 +80,8 @@ class PinnedMemory:
         self._starts: list[int] = []
         self._cached: dict[int, list[PinnedBlock]] = {}
         self._on_free = on_free
+        self.allocated = 0  # bytes in live blocks
+        self.peak = 0
 
     def allocate(self, nbytes: int) -> tuple[torch.Tensor, PinnedBlock]:
         """A flat uint8 tensor over a pinned block, and the block."""
@@ -159,14 +90,26 @@ class PinnedMemory:
         lease = block.data[:]  # dies with the tensor's storage: that frees the block
         weakref.finalize(lease, self._on_free, block).atexit = False
         self._live[block.lo] = block
+        self.allocated += size
+        self.peak = max(self.peak, self.allocated)
         self._starts = sorted(self._live)
         return torch.from_numpy(lease), block
 
     def give_back(self, block: PinnedBlock) -> None:
         """The tensor is gone; the block waits for its copies, then may be handed out again."""
         del self._live[block.lo]
+        self.allocated -= block.hi - block.lo
         self._starts = sorted(self._live)
         self._cached.setdefault(block.hi - block.lo, []).append(block)
+
+    def empty_cache(self) -> None:
+        """Forget free blocks whose copies are done."""
+        for size, blocks in self._cached.items():
+            self._cached[size] = [block for block in blocks if not all(use.done for use in block.uses)]
+
+    def close(self) -> None:
+        """Forget every free block."""
+        self._cached.clear()
 
     def find(self, address: int) -> PinnedBlock | None:
         """The live pinned block that holds `address`."""
@@ -190,6 +133,6 @@ class PinnedMemory:
                 block.uses.clear()
                 block.data[:] = POISON
                 return block
-        data = _raw(size, mmap.PAGESIZE)
+        data = poisoned(size, mmap.PAGESIZE)
         lo = data.ctypes.data
         return PinnedBlock(data, lo, lo + size)

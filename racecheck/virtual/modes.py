@@ -11,7 +11,8 @@ from typing import Any
 
 from torch.overrides import TorchFunctionMode
 
-from racecheck.virtual.functions import FUNCTIONS, backend_device, pinned_factory
+from racecheck.virtual.functions import FUNCTIONS, backend_device
+from racecheck.virtual.pinning import pinned_factory
 
 
 class FunctionMode(TorchFunctionMode):

@@ -4,66 +4,31 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from functools import cache
+from types import FunctionType
 from typing import Any
 
 import torch
+import torch.utils.dlpack
 
-from racecheck.errors import UnsupportedOperation
-from racecheck.virtual import autocast, hostwatch
+from racecheck.virtual import autocast, hostwatch, loading
 from racecheck.virtual.accelerator import accelerator_patches
-from racecheck.virtual.cuda_names import cuda_patches, manual_seed_all
+from racecheck.virtual.cuda_names import cuda_patches, manual_seed_all, own_patches
+from racecheck.virtual.generators import Generator
+from racecheck.virtual.imported import imported
 from racecheck.virtual.machine import machine
-from racecheck.virtual.workers import thread_patches
+from racecheck.virtual.refusals import refusal, refuse
+from racecheck.virtual.surface import refusals
 
 _MISSING = object()
 
-
-class Generator(torch.Generator):
-    """`torch.Generator(device)`: a CPU generator that says "cuda" when asked for one."""
-
-    _device: torch.device
-
-    def __new__(cls, device: Any = "cpu") -> Generator:
-        """A generator for `device`; both kinds draw the same numbers from the same seed."""
-        wanted = torch.device(device)
-        self = super().__new__(cls, "cpu" if wanted.type == "cuda" else wanted)  # type: ignore[call-arg]
-        self._device = torch.device("cuda", wanted.index or 0) if wanted.type == "cuda" else wanted
-        return self
-
-    @property
-    def device(self) -> torch.device:  # type: ignore[override]
-        """The device asked for."""
-        return self._device
+Patch = tuple[Any, str, Any]  # owner, name, value
 
 
 def _compile(model: Any = None, **_: Any) -> Any:
     """`torch.compile`: the function itself, uncompiled."""
     return model if model is not None else (lambda function: function)
-
-
-def _refusal(what: str, remedy: str) -> Callable[..., Any]:
-    def refuse(*_: Any, **__: Any) -> Any:
-        raise UnsupportedOperation(f"virtual CUDA does not support {what}; {remedy}")
-
-    return refuse
-
-
-def _load(real: Callable[..., Any]) -> Callable[..., Any]:
-    """`torch.load`: storages go to the CPU, and tensors from there to where `map_location` says."""
-
-    def load(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-        to_device = isinstance(map_location, (str, torch.device)) and str(map_location).startswith("cuda")
-        if not to_device:
-            return real(f, map_location, *args, **kwargs)
-        loaded = real(f, "cpu", *args, **kwargs)
-
-        def move(leaf: Any) -> Any:
-            return leaf.to(map_location) if isinstance(leaf, torch.Tensor) else leaf
-
-        return torch.utils._pytree.tree_map(move, loaded)
-
-    return load
 
 
 def _reduce(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -78,7 +43,7 @@ def _reduce(real: Callable[..., Any]) -> Callable[..., Any]:
     return reduce
 
 
-def _patches() -> list[tuple[Any, str, Any]]:
+def _patches() -> list[Patch]:
     real_seed = torch.manual_seed
 
     def manual_seed(seed: int) -> torch.Generator:
@@ -86,31 +51,76 @@ def _patches() -> list[tuple[Any, str, Any]]:
         return real_seed(seed)
 
     autocasting = torch.amp.autocast_mode.autocast
-    patches = [
+    patches: list[Patch] = [
         (torch.Tensor, "_reduce_ex_internal", _reduce(torch.Tensor._reduce_ex_internal)),
-        *cuda_patches(),
-        *accelerator_patches(),
-        *thread_patches(),
+        *_surface(),
+        *own_patches(),
         (torch, "manual_seed", manual_seed),
         (torch.random, "manual_seed", manual_seed),
         (torch, "Generator", Generator),
         (torch, "compile", _compile),
         # recurrent layers lay their weights out for cuDNN, which the virtual device does not have
         (torch.backends.cudnn, "is_acceptable", lambda tensor: False),
-        (torch, "load", _load(torch.load)),
-        (torch.serialization, "load", _load(torch.load)),
+        (torch, "load", loading.virtual_load(torch.load)),
+        (torch.serialization, "load", loading.virtual_load(torch.load)),
         (autocasting, "__init__", autocast.virtual_init(autocasting.__init__)),
         (torch, "is_autocast_enabled", autocast.is_enabled(torch.is_autocast_enabled)),
-        (torch.jit, "trace", _refusal("torch.jit.trace", "trace outside the context, on the CPU")),
+        (torch.jit, "trace", refusal("torch.jit.trace", "trace outside the context, on the CPU")),
         (torch.random, "fork_rng", _fork_rng(torch.random.fork_rng)),
     ]
+    dlpack = torch.utils.dlpack
+    for owner in (torch, dlpack):
+        patches.append((owner, "from_dlpack", _from_dlpack(dlpack.from_dlpack)))
+        if hasattr(owner, "to_dlpack"):
+            patches.append((owner, "to_dlpack", _to_dlpack(torch._C._to_dlpack)))
+    for name in ("nested_tensor", "as_nested_tensor", "nested_tensor_from_jagged"):
+        patches.append((torch.nested, name, _nested(getattr(torch.nested, name))))
+    profile = torch.autograd.profiler.profile
+    patches.append((profile, "__init__", _profile_init(profile.__init__)))
     export = sys.modules.get("torch.export") or torch.export
-    patches.append((export, "export", _refusal("torch.export.export", "export outside the context")))
+    patches.append((export, "export", refusal("torch.export.export", "export outside the context")))
     triton = sys.modules.get("triton.runtime.jit")
     if triton is not None:
         remedy = "wrap it in a custom operator and give that a CPU function with racecheck.virtual.register"
-        patches.append((triton.JITFunction, "run", _refusal("Triton kernels", remedy)))
+        patches.append((triton.JITFunction, "run", refusal("Triton kernels", remedy)))
     return patches
+
+
+def _from_dlpack(real: Callable[..., Any]) -> Callable[..., Any]:
+    """`torch.from_dlpack`: a device tensor's alias; other libraries see CPU tensors only."""
+
+    def from_dlpack(ext_tensor: Any, **kwargs: Any) -> Any:
+        alias = isinstance(ext_tensor, torch.Tensor) and ext_tensor.is_cuda
+        return ext_tensor.detach() if alias else real(ext_tensor, **kwargs)
+
+    return from_dlpack
+
+
+def _nested(real: Callable[..., Any]) -> Callable[..., Any]:
+    """`torch.nested`: for CPU tensors only."""
+
+    def nested(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        leaves = torch.utils._pytree.tree_leaves(tensors)
+        inside = any(isinstance(leaf, torch.Tensor) and leaf.is_cuda for leaf in leaves)
+        if inside or str(kwargs.get("device") or "").startswith("cuda"):
+            raise refuse(f"torch.nested.{real.__name__}", "pad the tensors, or pack them")
+        return real(tensors, *args, **kwargs)
+
+    return nested
+
+
+def _to_dlpack(real: Callable[..., Any]) -> Callable[..., Any]:
+    """`torch.to_dlpack`: refused for a device tensor, as its method is."""
+    return lambda tensor: tensor.__dlpack__() if tensor.is_cuda else real(tensor)
+
+
+def _profile_init(real: Callable[..., None]) -> Callable[..., None]:
+    """The profiler sees the host's side: there are no kernels for it to time."""
+
+    def __init__(self: Any, *args: Any, use_device: str | None = None, **kwargs: Any) -> None:
+        real(self, *args, use_device=None if use_device == "cuda" else use_device, **kwargs)
+
+    return __init__
 
 
 def _fork_rng(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -129,9 +139,7 @@ def patched() -> Iterator[None]:
     """Point torch's names at the virtual device inside the context."""
     context = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)
     default = getattr(context, "device_context", None)
-    with ExitStack() as stack:
-        for owner, name, value in _patches():
-            stack.enter_context(_attribute(owner, name, value))
+    with _replaced(_patches()):
         try:
             yield
         finally:
@@ -140,14 +148,27 @@ def patched() -> Iterator[None]:
                 torch.set_default_device(default.device if default is not None else None)
 
 
+@cache
+def _surface() -> tuple[Patch, ...]:
+    """All of torch.cuda and torch.accelerator: found before the first context opens, the same in each."""
+    patches = [*cuda_patches(), *accelerator_patches()]
+    patches += refusals({(id(owner), name) for owner, name, _ in patches})
+    return (*patches, *imported(patches))
+
+
 @contextmanager
-def _attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
-    old = owner.__dict__.get(name, _MISSING)
-    setattr(owner, name, value)
+def _replaced(patches: list[Patch]) -> Iterator[None]:
+    """Every attribute has its new value inside the context, and its old one after it."""
+    before: list[Patch] = []
     try:
+        for owner, name, value in patches:
+            is_code = isinstance(owner, FunctionType)
+            before.append((owner, name, owner.__code__ if is_code else owner.__dict__.get(name, _MISSING)))
+            setattr(owner, name, value)
         yield
     finally:
-        if old is _MISSING:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, old)
+        for owner, name, value in reversed(before):
+            if value is not _MISSING:
+                setattr(owner, name, value)
+            elif name in vars(owner):
+                delattr(owner, name)

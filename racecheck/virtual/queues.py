@@ -8,7 +8,7 @@ rules is legal; the lag picks one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from racecheck.virtual.lag import RETIRE, Lag
 
@@ -70,6 +70,13 @@ class Scheduler:
         queue.items.append(work)
         queue.last = work
         return work
+
+    def put_all(self, queue: Queue, runs: Sequence[Callable[[], None]]) -> Work:
+        """Queue several items, at least one, that wait for nothing but each other; the last of them."""
+        works = [Work(queue, run) for run in runs]
+        queue.items.extend(works)
+        queue.last = works[-1]
+        return works[-1]
 
     def progress(self) -> None:
         """Let the lag retire what it wants to; every traced call ends with this."""

@@ -11,6 +11,7 @@ what a CPU run draws, but the calls after them do not. They are as repeatable as
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import torch
@@ -31,9 +32,15 @@ class Draw:
         self._kwargs = {
             k: torch.ones_like(v) if isinstance(v, torch.Tensor) else v for k, v in kwargs.items()
         }
-        self.renew()
+        self._advance()
 
-    def renew(self) -> None:
+    def renewed(self) -> Draw:
+        """The same call again, as a replay makes it: from the generator's present state."""
+        again = copy(self)
+        again._advance()
+        return again
+
+    def _advance(self) -> None:
         """Take the generator's present state and advance it as the operation will."""
         self._state = self._source.get_state()
         self._source.set_state(self._run(self._args, self._kwargs)[1])

@@ -11,9 +11,11 @@ from racecheck.trace import records as r
 from racecheck.virtual import copies, hostwatch
 from racecheck.virtual.arguments import Arguments
 from racecheck.virtual.calls import Call, run_raw
-from racecheck.virtual.dispatch import SPECIAL, empty, wait, wait_and_run
+from racecheck.virtual.dispatch import SPECIAL, default, empty, wait, wait_and_run
 from racecheck.virtual.machine import Machine
 from racecheck.virtual.ops import Shape, aten, op_info
+from racecheck.virtual.pinning import pin, pin_memory
+from racecheck.virtual.refusals import refuse
 from racecheck.virtual.shapes import outcome
 from racecheck.virtual.tensor import BACKEND, DeviceTensor
 
@@ -25,7 +27,9 @@ def _factory(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
     to_device = device.type == BACKEND if device is not None else like is not None
     if not to_device:
         bare = [arg.raw if isinstance(arg, DeviceTensor) else arg for arg in args]
-        return hostwatch.host_operation(state, func, bare, kwargs)
+        plain = {name: value for name, value in kwargs.items() if name != "pin_memory"}
+        made = hostwatch.host_operation(state, func, bare, plain)
+        return pin(made, filled=False) if kwargs.get("pin_memory") else made
     named = {name: value for name, value in kwargs.items() if name != "pin_memory"}
     if device is None and like is not None:
         named["device"] = like.backend_device
@@ -86,6 +90,18 @@ def _resize(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
     return tensor
 
 
+def _pin_memory(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
+    """Where a hook of autograd calls it, past the function mode."""
+    return pin_memory(func, args, kwargs)
+
+
+def _embedding(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
+    sparse = args[4] if len(args) > 4 else kwargs.get("sparse", False)
+    if sparse and isinstance(args[0], DeviceTensor) and args[0].requires_grad:
+        raise refuse("sparse gradients", "use an embedding with sparse=False")
+    return default(state, func, args, kwargs)
+
+
 def _refuse(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
     if not any(isinstance(arg, DeviceTensor) for arg in args):
         return hostwatch.host_operation(state, func, args, kwargs)
@@ -108,6 +124,8 @@ SPECIAL.update(
         aten._foreach_copy_.default: _foreach_copy,
         aten._local_scalar_dense.default: _to_scalar,
         aten.equal.default: _equal,
+        aten.embedding.default: _embedding,
+        aten._pin_memory.default: _pin_memory,
         aten.resize_.default: _resize,
         aten.set_.source_Tensor: _refuse,
         aten.set_.source_Storage_storage_offset: _refuse,

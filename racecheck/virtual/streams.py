@@ -6,30 +6,35 @@ from typing import Any
 
 import torch
 
-from racecheck.errors import UnsupportedOperation
 from racecheck.virtual.events import Event
+from racecheck.virtual.indices import check_device, device_index, index_of
 from racecheck.virtual.machine import machine
-from racecheck.virtual.state import StreamState
+from racecheck.virtual.refusals import refuse, refused_class
+from racecheck.virtual.state import HIGHEST, StreamState
 
-
-def device_index(device: Any) -> int | None:
-    """The index in `device` (None, int, str, torch.device); None means the current one."""
-    if device is None or isinstance(device, int):
-        return device
-    device = torch.device(device)
-    if device.type != "cuda":
-        raise ValueError(f"Expected a cuda device, but got: {device}")
-    return device.index  # type: ignore[no-any-return]
+_NO_HANDLE = "a raw cudaStream_t exists on a real GPU only; use torch.cuda.Stream"
 
 
 class Stream:
     """A CUDA stream of the virtual device; like PyTorch's, non-blocking and from a pool of 32."""
 
-    def __init__(self, device: Any = None, priority: int = 0, **_: Any) -> None:
-        state = machine()
-        index = device_index(device)
-        owner = state.devices[state.device_index if index is None else index]
-        self.state = owner.pooled_stream(-1 if priority < 0 else 0)
+    def __init__(
+        self,
+        device: Any = None,
+        priority: int = 0,
+        *,
+        stream_id: int | None = None,
+        device_index: int | None = None,
+        device_type: int | None = None,
+        stream_ptr: int | None = None,
+    ) -> None:
+        if stream_ptr is not None:
+            raise refuse("Stream(stream_ptr=)", _NO_HANDLE)
+        owner = machine().devices[index_of(device if stream_id is None else device_index)]
+        if stream_id is None:
+            self.state = owner.pooled_stream(max(HIGHEST, min(0, priority)))
+        else:
+            self.state = owner.stream_of(stream_id)
 
     @classmethod
     def of(cls, state: StreamState) -> Stream:
@@ -50,23 +55,40 @@ class Stream:
 
     @property
     def cuda_stream(self) -> int:
-        """A handle, 0 for the default stream."""
-        return self.state.number if self.state.priority == 0 else 1000 + self.state.number
+        """A handle, 0 for the default stream: good for comparing, there is no cudaStream_t behind it."""
+        return self.state.id
 
     @property
     def stream_id(self) -> int:
         """The same as `cuda_stream`."""
-        return self.cuda_stream
+        return self.state.id
+
+    @property
+    def native_handle(self) -> int:
+        """The same as `cuda_stream`."""
+        return self.state.id
+
+    @property
+    def device_type(self) -> int:
+        """CUDA's number among PyTorch's device types."""
+        return 1
+
+    @property
+    def _as_parameter_(self) -> Any:
+        raise refuse("passing a stream to C code (_as_parameter_)", _NO_HANDLE)
+
+    def __cuda_stream__(self) -> Any:
+        raise refuse("handing a stream to another library (__cuda_stream__)", _NO_HANDLE)
 
     @property
     def priority(self) -> int:
-        """-1 (high) or 0."""
+        """From 0 down to -3, the highest."""
         return self.state.priority
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
         """Lowest and highest priority."""
-        return 0, -1
+        return 0, HIGHEST
 
     def record_event(self, event: Event | None = None) -> Event:
         """Record `event` (or a new one) after all work issued to this stream so far."""
@@ -87,7 +109,10 @@ class Stream:
         state = machine()
         with state.lock:
             state.refuse_in_capture(self.state.capture)
-            return state.ask("stream", self.state.key, self.state.queue.last)
+            done = state.ask("stream", self.state.key, self.state.queue.last)
+        if not done:
+            state.baton.rest()
+        return done
 
     def synchronize(self) -> None:
         """The host waits for all work issued to this stream so far."""
@@ -118,14 +143,7 @@ class Stream:
         return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
 
 
-class ExternalStream:
-    """Refused: a raw stream handle has no meaning on the virtual device."""
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        raise UnsupportedOperation(
-            "virtual CUDA has no ExternalStream: a raw cudaStream_t exists on a real GPU only; "
-            "use torch.cuda.Stream"
-        )
+ExternalStream = refused_class("torch.cuda.ExternalStream", _NO_HANDLE)
 
 
 class StreamContext:
@@ -163,16 +181,6 @@ class DeviceContext:
     def __exit__(self, *_: Any) -> None:
         if self.index is not None:
             machine().device_index = self._outer
-
-
-def check_device(index: int) -> int:
-    """`index`, or CUDA's error when there is no such device."""
-    if not 0 <= index < len(machine().devices):
-        raise RuntimeError(
-            f"CUDA error: invalid device ordinal {index}; "
-            f"virtual_cuda(devices=N) made {len(machine().devices)}"
-        )
-    return index
 
 
 def stream(stream: Stream | None) -> StreamContext:

@@ -12,13 +12,15 @@ import torch
 
 from racecheck.trace.records import Span
 from racecheck.trace.spans import spans_of
+from racecheck.virtual.device_memory import Block
 from racecheck.virtual.machine import Machine, machine
-from racecheck.virtual.memory import Block
 from racecheck.virtual.raw import run_raw
+from racecheck.virtual.refusals import refusal, refuse
 
 BACKEND = "racecheck_cuda"
 
 _DATA: Any = torch.Tensor.data
+_COPY = "its memory is the host's: copy it with .cpu() first"
 
 
 class DeviceTensor(torch.Tensor):
@@ -139,7 +141,7 @@ class DeviceTensor(torch.Tensor):
 
     def record_stream(self, stream: Any) -> None:
         """`stream` uses this tensor too: its block is not handed out again before that work is done."""
-        if stream.state.key != self.block.pool:
+        if stream.state.key != self.block.stream:
             self.block.other_streams.add(stream.state.key)
 
     def __format__(self, spec: str) -> str:
@@ -173,7 +175,15 @@ class DeviceTensor(torch.Tensor):
         return rebuild, arguments
 
     def __repr__(self, **_: Any) -> str:  # type: ignore[override]
-        from racecheck.virtual.dispatch import read_back
+        from racecheck.virtual.shown import shown
 
-        text = repr(read_back(self))
-        return text[:-1] + f", device='cuda:{self.block.device}')"
+        return shown(self)
+
+    @property
+    def __cuda_array_interface__(self) -> Any:
+        raise refuse("handing a device tensor to another library", _COPY)
+
+    as_subclass = refusal("subclasses of torch.Tensor on the device", "use the tensor as it is")
+
+    def __dlpack__(self, **_: Any) -> Any:
+        raise refuse("DLPack of a device tensor", _COPY)

@@ -298,3 +298,65 @@ def test_shape_that_does_not_fit_is_an_error_of_the_call():
         with pytest.raises(RuntimeError):
             a.copy_(source, non_blocking=True)
     torch.cuda.synchronize()
+
+
+def test_pageable_h2d_of_1_MB_does_not_wait(hold):
+    """The call stages the bytes and returns while the stream is held."""
+    stream = torch.cuda.Stream()
+    _warm(stream)
+    source = torch.ones(1 << 20, dtype=torch.uint8)
+    a, event = torch.zeros(1 << 20, dtype=torch.uint8, device="cuda"), torch.cuda.Event()
+    with torch.cuda.stream(stream):
+        a.copy_(source, non_blocking=True)
+    torch.cuda.synchronize()
+    with hold(stream) as gate, torch.cuda.stream(stream):
+        a.copy_(source, non_blocking=True)
+        source.fill_(2)
+        event.record()
+        assert not event.query()
+        gate.open()
+        stream.synchronize()
+    assert a[-1].item() == 1
+
+
+def test_pageable_h2d_of_4_MB_waits():
+    """From 4 MB the call returns only when what the stream had before it is done."""
+    stream, event = torch.cuda.Stream(), torch.cuda.Event()
+    source = torch.ones(4 << 20, dtype=torch.uint8)
+    a = torch.zeros(4 << 20, dtype=torch.uint8, device="cuda")
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(20_000_000)
+        event.record()
+        a.copy_(source, non_blocking=True)
+        assert event.query()
+        source.fill_(2)
+        stream.synchronize()
+    assert a[-1].item() == 1
+
+
+def test_two_directions_and_a_kernel_side_by_side(hold):
+    """An H2D, a D2H and a kernel on three streams do not wait for one another."""
+    streams = [torch.cuda.Stream() for _ in range(3)]
+    pinned, a, b = _warm(streams[0])
+    out, c = torch.zeros(N, dtype=torch.int64).pin_memory(), torch.zeros(N, dtype=torch.int64, device="cuda")
+    work = (
+        lambda: a.copy_(pinned, non_blocking=True),
+        lambda: out.copy_(b, non_blocking=True),
+        lambda: c.add_(1),
+    )
+    for stream, run in zip(streams, work, strict=True):
+        with torch.cuda.stream(stream):
+            run()
+    torch.cuda.synchronize()
+    for held in range(3):
+        with hold(streams[held]) as gate:
+            for stream, run in zip(streams, work, strict=True):
+                with torch.cuda.stream(stream):
+                    run()
+            for other in range(3):
+                if other != held:
+                    streams[other].synchronize()
+            assert not streams[held].query()
+            gate.open()
+        torch.cuda.synchronize()

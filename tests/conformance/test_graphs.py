@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+import racecheck
+
 N = 64
 
 
@@ -327,3 +329,210 @@ def test_fill_by_mask_can_be_captured():
     graph.replay()
     torch.cuda.synchronize()
     assert a.tolist() == [5] * N
+
+
+def test_captured_host_function_is_called_at_each_replay():
+    """Not at the capture."""
+    a, calls = _loaded(), []
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        a.add_(1)
+        racecheck.host_function(lambda: calls.append(1))
+    assert not calls
+    for count in (1, 2):
+        graph.replay()
+        torch.cuda.synchronize()
+        assert calls == [1] * count
+
+
+def test_branches_of_a_graph_run_side_by_side(hold):
+    """A launch forks where the capture did, and what follows it on the stream follows all branches."""
+    a, b = _loaded(), _loaded()
+    out, side, stream = _loaded(), torch.cuda.Stream(), torch.cuda.Stream()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            b.add_(2)
+        a.add_(1)
+        torch.cuda.current_stream().wait_stream(side)
+    with torch.cuda.stream(stream):
+        torch.add(a, b, out=out)
+        graph.replay()
+        stream.synchronize()
+    with hold(stream) as gate, torch.cuda.stream(stream):
+        a.fill_(10)
+        b.fill_(20)
+        graph.replay()
+        torch.add(a, b, out=out)
+        gate.open()
+        stream.synchronize()
+    assert out.tolist() == [33] * N
+
+
+def test_side_stream_may_fork_before_any_work():
+    """A fork from the empty capture, with a join at the end, is a branch of its own."""
+    a, b, side = _loaded(), _loaded(), torch.cuda.Stream()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            b.add_(2)
+        torch.cuda.current_stream().wait_stream(side)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert (a[0].item(), b[0].item()) == (0, 2)
+
+
+def test_captures_cannot_be_merged():
+    """A wait for an event of another capture is an error, and both captures are invalid."""
+    a, event = _loaded(), torch.cuda.Event()
+    streams = [torch.cuda.Stream(), torch.cuda.Stream()]
+    graphs = [torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()]
+    for stream, graph in zip(streams, graphs, strict=True):
+        with torch.cuda.stream(stream):
+            graph.capture_begin(capture_error_mode="relaxed")
+            a.add_(1)
+    event.record(streams[0])
+    with pytest.raises(RuntimeError):
+        streams[1].wait_event(event)
+    for stream, graph in zip(streams, graphs, strict=True):
+        with torch.cuda.stream(stream), pytest.raises(RuntimeError):
+            graph.capture_end()
+
+
+def test_captures_without_a_stream_share_one():
+    """`torch.cuda.graph` captures on one default stream, so that graphs can share a pool."""
+    a, seen = _loaded(), []
+    for _ in range(2):
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            a.add_(1)
+            seen.append(torch.cuda.current_stream())
+    assert seen[0] == seen[1]
+
+
+def test_graphs_that_share_a_pool_reuse_memory():
+    """Memory one capture freed goes to the next one with that pool."""
+    a, pool = _loaded(), torch.cuda.graph_pool_handle()
+    one, two = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(one, pool=pool):
+        out = a.add(1)
+    address = out.data_ptr()
+    del out
+    with torch.cuda.graph(two, pool=pool):
+        other = a.add(2)
+    assert other.data_ptr() == address
+    two.replay()
+    torch.cuda.synchronize()
+    assert other.tolist() == [2] * N
+
+
+def test_capture_must_end_where_it_began():
+    """`capture_end` on another stream is refused, and the capture goes on."""
+    a, graph, stream = _loaded(), torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        graph.capture_begin()
+        a.add_(1)
+    with torch.cuda.stream(torch.cuda.Stream()), pytest.raises(RuntimeError, match="same stream"):
+        graph.capture_end()
+    with torch.cuda.stream(stream):
+        graph.capture_end()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert a.tolist() == [1] * N
+
+
+def test_graph_is_captured_once():
+    """A graph that holds a capture takes no second one before `reset`."""
+    a, graph = _loaded(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        a.add_(1)
+    with torch.cuda.stream(torch.cuda.Stream()), pytest.raises(RuntimeError, match="already owns"):
+        graph.capture_begin()
+    graph.reset()
+    with torch.cuda.graph(graph):
+        a.add_(2)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert a.tolist() == [2] * N
+
+
+def test_empty_capture_warns():
+    """PyTorch says so, and the graph can be replayed."""
+    _loaded()
+    graph = torch.cuda.CUDAGraph()
+    with pytest.warns(UserWarning, match="CUDA Graph is empty"), torch.cuda.graph(graph):
+        pass
+    graph.replay()
+    torch.cuda.synchronize()
+
+
+def test_replay_inside_a_capture_is_refused():
+    """PyTorch does not capture launches of other graphs; the capture goes on without it."""
+    a, inner, outer = _loaded(), torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(inner):
+        a.add_(1)
+    with torch.cuda.graph(outer):
+        a.mul_(2)
+        with pytest.raises(RuntimeError, match="during capturing stage"):
+            inner.replay()
+        a.add_(3)
+    outer.replay()
+    torch.cuda.synchronize()
+    assert a.tolist() == [3] * N
+
+
+def test_launches_in_flight_draw_different_numbers(hold):
+    """Random numbers belong to the launch, however late it runs."""
+    a, graph, stream = _loaded(), torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    kept = [torch.zeros(N, device="cuda") for _ in range(2)]
+    with torch.cuda.graph(graph):
+        a.uniform_()
+    with torch.cuda.stream(stream):
+        graph.replay()
+        kept[0].copy_(a)
+    torch.cuda.synchronize()
+    with hold(stream) as gate, torch.cuda.stream(stream):
+        for copy in kept:
+            graph.replay()
+            copy.copy_(a)
+        gate.open()
+        stream.synchronize()
+    assert kept[0].tolist() != kept[1].tolist()
+
+
+def test_block_another_stream_used_is_not_reused_in_the_capture():
+    """With `record_stream` a block freed in a capture stays away until the capture is over."""
+    a, side, graph = _loaded(), torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        temporary = a.add(1)
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            a.add_(temporary)
+        temporary.record_stream(side)
+        address = temporary.data_ptr()
+        del temporary
+        other = a.new_ones(N)
+        assert other.data_ptr() != address
+        torch.cuda.current_stream().wait_stream(side)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert a.tolist() == [1] * N
+
+
+def test_block_freed_in_a_capture_is_reused_in_it():
+    """Memory of one captured stream goes round within the graph; another stream's does not."""
+    a, b, side, graph = _loaded(), _loaded(), torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        temporary = a.add(1)
+        address = temporary.data_ptr()
+        del temporary
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            foreign = b.add(1)
+        mine = a.add(2)
+        assert mine.data_ptr() == address != foreign.data_ptr()
+        torch.cuda.current_stream().wait_stream(side)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert (mine[0].item(), foreign[0].item()) == (2, 1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+import racecheck
+
 N = 64
 
 
@@ -268,3 +270,75 @@ def test_backward_follows_the_callers_stream():
         (weight * 2).sum().backward()
         stream.synchronize()
         assert weight.grad.tolist() == [2.0] * N
+
+
+def test_host_function_runs_in_stream_order(hold):
+    """cudaLaunchHostFunc: called when the stream gets there, after the copy before it."""
+    stream = torch.cuda.Stream()
+    a, _ = _pair()
+    a.fill_(3)
+    pinned, seen = torch.zeros(N).pin_memory(), []
+    torch.cuda.synchronize()
+    with hold(stream) as gate, torch.cuda.stream(stream):
+        pinned.copy_(a, non_blocking=True)
+        racecheck.host_function(lambda: seen.append(pinned.numpy()[0]), stream=stream, reads=[pinned])
+        assert not seen
+        gate.open()
+        stream.synchronize()
+    assert seen == [3]
+
+
+def test_elapsed_time_needs_records_that_are_done(hold):
+    """Not recorded, or not done, is an error; after the wait the time is positive."""
+    stream = torch.cuda.Stream()
+    a, _ = _pair()
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    with pytest.raises((ValueError, RuntimeError), match="recorded"):
+        start.elapsed_time(end)
+    start.record(stream)
+    torch.cuda.synchronize()
+    with hold(stream) as gate, torch.cuda.stream(stream):
+        a.fill_(1)
+        end.record()
+        with pytest.raises(RuntimeError, match="completed"):
+            start.elapsed_time(end)
+        gate.open()
+        end.synchronize()
+    assert start.elapsed_time(end) > 0
+
+
+def test_elapsed_time_across_streams_and_after_recording_again():
+    """The later record counts, on whatever stream it was made."""
+    first, second = torch.cuda.Stream(), torch.cuda.Stream()
+    a, _ = _pair()
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    end.record(first)
+    start.record(first)
+    second.wait_stream(first)
+    with torch.cuda.stream(second):
+        a.fill_(1)
+        end.record()
+    torch.cuda.synchronize()
+    assert start.elapsed_time(end) > 0
+
+
+def test_block_of_another_stream_is_not_reused():
+    """Without a use elsewhere a freed block still belongs to the stream it was allocated on."""
+    side = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(side):
+        a = torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
+    address = a.data_ptr()
+    del a
+    kept = [torch.empty(1 << 20, dtype=torch.uint8, device="cuda") for _ in range(3)]
+    assert address not in [t.data_ptr() for t in kept]
+    with torch.cuda.stream(side):
+        assert torch.empty(1 << 20, dtype=torch.uint8, device="cuda").data_ptr() == address
+
+
+def test_priority_range_and_current_stream():
+    """High priority is the smaller number."""
+    low, high = torch.cuda.Stream.priority_range()
+    assert low == 0 > high
+    with torch.cuda.stream(torch.cuda.Stream(priority=high)):
+        assert torch.cuda.current_stream().priority == high

@@ -8,17 +8,26 @@ import pytest
 import torch  # noqa: F401 - pytester forgets modules imported in a test, and torch cannot be imported twice
 
 import racecheck
+import racecheck.virtual  # registers a backend, once a process
 from racecheck import errors
 from racecheck.staging import Lease, PinnedBuffer
 
 PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
-EXAMPLE = PAGE.partition("```python\n")[2].partition("```")[0]
+EXAMPLES = [part.partition("```")[0] for part in PAGE.split("```python\n")[1:]]
+KERNELS = next(example for example in EXAMPLES if "virtual.register" in example)
+EXAMPLE = EXAMPLES[0]
 
 
 def test_the_example_passes(pytester: pytest.Pytester) -> None:
     """What a reader copies is a test file of three tests that pass."""
     pytester.makepyfile(test_staging=EXAMPLE)
     pytester.runpytest_inprocess("test_staging.py").assert_outcomes(passed=3)
+
+
+def test_the_example_of_registered_kernels_passes(pytester: pytest.Pytester) -> None:
+    """A Triton kernel and a compiled one, each behind a custom operator, run by their CPU functions."""
+    pytester.makepyfile(test_kernels=KERNELS)
+    pytester.runpytest_inprocess("test_kernels.py").assert_outcomes(passed=1)
 
 
 def test_a_race_in_a_test_is_told_at_the_line_of_the_test(pytester: pytest.Pytester) -> None:

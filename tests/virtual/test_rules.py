@@ -426,3 +426,45 @@ def test_failed_work_is_a_sticky_error(wait):
             with pytest.raises(RuntimeError, match=r"index_select issued at .*test_rules\.py"):
                 calls[wait]()
         torch.cuda.synchronize()
+
+
+def test_engines_and_kernels_finish_in_any_order():
+    """An H2D, a D2H and a kernel on three streams: some schedule has each of them done first."""
+    firsts = set()
+    for seed in range(40):
+        with racecheck.virtual_cuda(lag=f"seed:{seed}"):
+            up, down, a, b, c = pinned(), pinned(), device(), device(), device()
+            streams, order = [torch.cuda.Stream() for _ in range(3)], []
+            torch.cuda.synchronize()
+            work = (
+                lambda a=a, up=up: a.copy_(up, non_blocking=True),
+                lambda b=b, down=down: down.copy_(b, non_blocking=True),
+                lambda c=c: c.add_(1),
+            )
+            for number, (stream, run) in enumerate(zip(streams, work, strict=True)):
+                with torch.cuda.stream(stream):
+                    run()
+                    racecheck.host_function(lambda order=order, number=number: order.append(number))
+            torch.cuda.synchronize()
+            firsts.add(order[0])
+    assert firsts == {0, 1, 2}
+
+
+@pytest.mark.parametrize(("megabytes", "expected"), [(1, "race"), (4, "clean")])
+def test_a_large_pageable_copy_waits_by_accident(megabytes, expected):
+    """From 4 MB the call waits for its stream: what that protects is told as an accident."""
+    from racecheck.detect.syncs import ACCIDENTAL, audit_syncs
+
+    def program() -> None:
+        staged, target = pinned(), device()
+        large = torch.zeros(megabytes << 20, dtype=torch.uint8)
+        other = torch.empty(megabytes << 20, dtype=torch.uint8, device="cuda")
+        target.copy_(staged, non_blocking=True)
+        other.copy_(large, non_blocking=True)
+        staged.fill_(1)
+
+    with racecheck.virtual_cuda(), racecheck.audit() as audit:
+        program()
+    assert audit.verdict == expected
+    roles = {sync.what: sync.role for sync in audit_syncs(audit.trace)}
+    assert roles.get("blocking h2d") == (ACCIDENTAL if expected == "clean" else None)

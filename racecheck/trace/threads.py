@@ -1,0 +1,119 @@
+"""`traced_threads()`: host threads of any provider tell their hand-overs.
+
+    with traced_threads():
+        ...  # locks, queues and futures made here, and threads started here, order what they hand over
+
+Only objects made while the context is open are covered. `SimpleQueue` is C code; its Python twin from the
+standard library stands in for it.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import weakref
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeVar
+
+from racecheck.trace import records as r
+from racecheck.trace.locks import HostThreads, TracedLock, TracedRLock, set_threads
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_ends: weakref.WeakKeyDictionary[threading.Thread, Hashable] = weakref.WeakKeyDictionary()
+
+
+@contextmanager
+def traced_threads(threads: HostThreads | None = None) -> Iterator[None]:
+    """Trace the hand-overs of the host threads inside; `threads` says how they run (default: freely)."""
+    threads = HostThreads() if threads is None else threads
+    outer = set_threads(threads)
+    try:
+        with replaced(_patches(threads)):
+            yield
+    finally:
+        threads.open = False
+        set_threads(outer)
+
+
+@contextmanager
+def replaced(patches: list[tuple[Any, str, Any]]) -> Iterator[None]:
+    """Give every (owner, name) its value, and the old one back afterwards."""
+    with ExitStack() as stack:
+        for owner, name, value in patches:
+            stack.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, value)
+        yield
+
+
+def original(owner: Any, name: str) -> Any:
+    """What `owner.name` is outside of all contexts of racecheck."""
+    value = getattr(owner, name)
+    return getattr(value, "_original", value)
+
+
+def replaces(real: Any) -> Callable[[_F], _F]:
+    """Mark a function as what stands for `real` inside a context."""
+
+    def mark(function: _F) -> _F:
+        function._original = real  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+def _patches(threads: HostThreads) -> list[tuple[Any, str, Any]]:
+    return [
+        (threading, "Lock", TracedLock),
+        (threading, "RLock", TracedRLock),
+        (queue, "SimpleQueue", getattr(queue, "_PySimpleQueue", queue.SimpleQueue)),
+        (threading.Thread, "start", _start(threads, original(threading.Thread, "start"))),
+        (threading.Thread, "join", _join(threads, original(threading.Thread, "join"))),
+    ]
+
+
+def _start(threads: HostThreads, real: Callable[..., None]) -> Callable[..., None]:
+    """`Thread.start`: the new thread follows all its starter did."""
+
+    @replaces(real)
+    def start(self: threading.Thread) -> None:
+        if not getattr(self, "_initialized", False) or self.ident is not None:
+            real(self)  # raises
+        began, ended = threads.name("start"), threads.name("end")
+        target = self.run
+
+        def traced() -> None:
+            threads.tell(r.Await, began)
+            threads.forget(began)
+            try:
+                target()
+            finally:
+                threads.tell(r.Signal, ended)
+                self.__dict__.pop("run", None)  # it refers to the thread
+
+        self.run = lambda: threads.run(self, traced)  # type: ignore[method-assign]
+        _ends[self] = ended
+        weakref.finalize(self, threads.forget, ended).atexit = False
+        threads.tell(r.Signal, began)
+        threads.prepare(self)
+        try:
+            real(self)
+        except BaseException:
+            threads.discard(self)
+            self.run = target  # type: ignore[method-assign]
+            raise
+        threads.started(self)
+
+    return start
+
+
+def _join(threads: HostThreads, real: Callable[..., None]) -> Callable[..., None]:
+    """`Thread.join`: the joiner follows all the ended thread did."""
+
+    @replaces(real)
+    def join(self: threading.Thread, timeout: float | None = None) -> None:
+        threads.join(self, timeout, real)
+        if self in _ends and not self.is_alive():
+            threads.tell(r.Await, _ends[self])
+
+    return join
