@@ -24,19 +24,22 @@ class Builder:
         self.streams = streams
         self._policy = parts.slots(config.slots, config.run_ahead)
         self._graphs: dict[str, dict[GraphKey, torch.cuda.CUDAGraph]] = {}
-        self._unknown = dict(config.walks)
+        self._walks: list[str] = []
 
     def node(self, name: str, resources: Sequence[Resource], walks: Sequence[tuple[Walk, str]]) -> Node:
         """A node of `walks`, each with the runner it has unless the configuration says otherwise."""
+        self._walks += [walk.name for walk, _ in walks]
         runners = {
-            walk.name: self._runner(walk, self._unknown.pop(walk.name, usual)) for walk, usual in walks
+            walk.name: self._runner(walk, self.config.walks.get(walk.name, usual)) for walk, usual in walks
         }
         return Node(name, resources, runners, self.parts.rotation())
 
     def check(self) -> None:
         """All nodes are made: `UsageError` if the configuration names a walk that none of them has."""
-        if self._unknown:
-            raise UsageError(f"walks: {self.spec.name} has no walk {next(iter(self._unknown))!r}")
+        for name in self.config.walks:
+            if name not in self._walks:
+                known = ", ".join(self._walks)
+                raise UsageError(f"{self.spec.name} has no walk {name!r}; its walks are {known}")
 
     def _runner(self, walk: Walk, kind: str) -> Runner:
         common: dict[str, Any] = {"walk": walk, "streams": self.streams}
