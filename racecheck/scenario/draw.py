@@ -1,4 +1,4 @@
-"""What a trace leaves open is drawn from the seed: tokens, prompts, media, who hangs up, who shares a prefix."""
+"""What a trace leaves open is drawn from the seed: tokens, media, who hangs up, who shares a prefix."""
 
 from __future__ import annotations
 

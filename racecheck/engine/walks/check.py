@@ -45,6 +45,6 @@ def check_segments(request: Request, encoder: EncoderSpec | None) -> None:
     for length in request.segments:
         if length < 1 or length % encoder.segment:
             raise RequestError(
-                f"request {request.id}: a segment of {request.medium} must be a multiple of {encoder.segment} "
-                f"tokens, not {length}"
+                f"request {request.id}: {request.medium} comes in segments of a multiple of "
+                f"{encoder.segment} tokens, not of {length}"
             )
