@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # staging imports torch, which takes seconds
 
 
 def cost_table(costs: Sequence[SlotCost]) -> Iterator[Table]:
-    """Bytes of a slot, slots, and which runner needs how many, by resource; nothing where nothing is known."""
+    """Bytes of a slot, slots, and which runner needs how many, by resource; nothing if none is known."""
     if not costs:
         return
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
