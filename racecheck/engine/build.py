@@ -24,6 +24,7 @@ class Builder:
         self.streams = streams
         self._policy = parts.slots(config.slots, config.run_ahead)
         self._graphs: dict[str, dict[GraphKey, torch.cuda.CUDAGraph]] = {}
+        self._inputs: dict[str, list[torch.Tensor]] = {}
         self._walks: list[str] = []
 
     def node(self, name: str, resources: Sequence[Resource], walks: Sequence[tuple[Walk, str]]) -> Node:
@@ -52,6 +53,7 @@ class Builder:
                 num_slots=self._policy.count("piecewise", walk.region_resources),
                 outer_slots=self._policy.count("eager", walk.outer_resources),
                 graphs=self._shared(f"piecewise {walk.label}"),
+                inputs=self._inputs.setdefault(walk.label, []),
             )
         make = self.parts.per_request if kind == "per-request" else self.parts.eager
         return make(**common, num_slots=self._policy.count("eager", walk.resources))
