@@ -151,4 +151,5 @@ def _line(error: Exception) -> str:
 
 
 def _a(value: object) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"
+    name = type(value).__name__
+    return "None" if value is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
