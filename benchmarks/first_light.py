@@ -1,6 +1,6 @@
-"""What a run of the first scenario and of the conformance tests shows: `python benchmarks/first_light.py`.
+"""What runs of the scenarios and of the conformance tests show: `python benchmarks/first_light.py`.
 
-    --device virtual   wall time of the whole scenario command and of the test suite
+    --device virtual   wall time of all scenarios in one command and of the test suite
     --device cuda      tokens with 2 and 3 slots against the serial run, and the conformance tests, on a GPU
 
 Writes benchmarks/results/first_light_DEVICE.json with versions and date.
@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 ROOT = Path(__file__).resolve().parent.parent
-SCENARIO = "scenarios/qwen3-tts.toml"
+SCENARIOS = "scenarios"
 
 
 def run(*command: str) -> tuple[str, float, int]:
@@ -43,16 +43,16 @@ def tests(*arguments: str) -> dict[str, Any]:
 
 def on_virtual() -> dict[str, Any]:
     """The two commands of the README."""
-    _, seconds, code = run("racecheck", "run", SCENARIO)
-    return {"scenario": {"exit": code, "seconds": seconds}, "suite": tests("-n", "auto")}
+    _, seconds, code = run("racecheck", "run", SCENARIOS)
+    return {"scenarios": {"exit": code, "seconds": seconds}, "suite": tests("-n", "auto")}
 
 
 def on_cuda() -> dict[str, Any]:
     """Enough slots give the serial run's tokens; the rules of the virtual device hold."""
     rows = []
     for slots in (2, 3):
-        out, _, _ = run("racecheck", "run", SCENARIO, "--device", "cuda", "--slots", str(slots), "--json")
-        keys = ("runner", "slots", "steps_run", "requests", "requests_wrong")
+        out, _, _ = run("racecheck", "run", SCENARIOS, "--device", "cuda", "--slots", str(slots), "--json")
+        keys = ("scenario", "runner", "slots", "steps_run", "requests", "requests_wrong")
         rows += [{key: row[key] for key in keys} for row in json.loads(out)["rows"]]
     plugin = () if _plugin_installed() else ("-p", "racecheck.pytest_plugin")
     conformance = tests(*plugin, "tests/conformance", "--race-device", "cuda")

@@ -26,7 +26,8 @@ class Builder:
         self._policy = parts.slots(config.slots, config.run_ahead)
         self._pool = torch.cuda.graph_pool_handle()
         self._graphs: dict[str, dict[GraphKey, torch.cuda.CUDAGraph]] = {}
-        self._unknown = dict(config.walks)
+        self._inputs: dict[str, list[torch.Tensor]] = {}
+        self._walks: list[str] = []
 
     def cache(self, prefix: str, spec: DecoderSpec) -> tuple[KV, Attention]:
         """The paged cache of a decoder, and the attention that goes with it."""
@@ -39,15 +40,18 @@ class Builder:
 
     def node(self, name: str, resources: Sequence[Resource], walks: Sequence[tuple[Walk, str]]) -> Node:
         """A node of `walks`, each with the runner it has unless the configuration says otherwise."""
+        self._walks += [walk.name for walk, _ in walks]
         runners = {
-            walk.name: self._runner(walk, self._unknown.pop(walk.name, usual)) for walk, usual in walks
+            walk.name: self._runner(walk, self.config.walks.get(walk.name, usual)) for walk, usual in walks
         }
         return Node(name, resources, runners, self.parts.rotation())
 
     def check(self) -> None:
         """All nodes are made: `UsageError` if the configuration names a walk that none of them has."""
-        if self._unknown:
-            raise UsageError(f"walks: {self.spec.name} has no walk {next(iter(self._unknown))!r}")
+        for name in self.config.walks:
+            if name not in self._walks:
+                known = ", ".join(self._walks)
+                raise UsageError(f"{self.spec.name} has no walk {name!r}; its walks are {known}")
 
     def _runner(self, walk: Walk, kind: str) -> Runner:
         common: dict[str, Any] = {"walk": walk, "streams": self.streams}
@@ -62,6 +66,7 @@ class Builder:
                 outer_slots=self._policy.count("eager", walk.outer_resources),
                 graphs=self._shared(f"piecewise {walk.label}"),
                 pool=self._pool,
+                inputs=self._inputs.setdefault(walk.label, []),
             )
         make = self.parts.per_request if kind == "per-request" else self.parts.eager
         return make(**common, num_slots=self._policy.count("eager", walk.resources))

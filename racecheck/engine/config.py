@@ -36,9 +36,9 @@ class EngineConfig:
     """Settings of an engine.
 
     `run_ahead`: steps the host may submit beyond the last one it waited for; 0 is serial. `slots`: copies
-    of a step's buffers, by runner ("main", "piecewise", "eager"); where nothing is said `run_ahead` + 1 and
-    at least 2. `prefill_limit`: requests that may join in one step. `walks`: walks that run otherwise than
-    the model has it, by name ("main", "piecewise", "eager", "per-request").
+    of a step's buffers, by runner ("main", "piecewise", "eager"); where nothing is said `run_ahead` + 1.
+    `prefill_limit`: requests that may join in one step. `walks`: walks that run otherwise than the model has
+    it, by name ("main", "piecewise", "eager", "per-request").
 
     Runners share buffers, so their counts must be equal to be safe (2 and 3 meet in a slot after a turn).
     """

@@ -22,6 +22,7 @@ from racecheck.engine.request import Request
 from racecheck.engine.runners import Streams
 from racecheck.engine.walks import build_model, check_request
 from racecheck.engine.worker import OnStep, Tokens, Worker
+from racecheck.staging import SlotCost, slot_cost
 
 
 class Engine:
@@ -68,6 +69,16 @@ class Engine:
             tokens = served.result()
         self.step_count = self.worker.step
         return tokens
+
+    def costs(self) -> list[SlotCost]:
+        """What the slots cost, by resource, in the order of the nodes; what stages nothing is left out.
+
+        The rings of results have a place for each step in flight, whatever the runners.
+        """
+        resources = (resource for node in self.model.nodes for resource in node.resources)
+        costs = [slot_cost(one.name, one.buffers, one.needs) for one in resources]
+        places = self.config.run_ahead + 1
+        return [*costs, slot_cost("results", self.results.buffers.values(), {"run-ahead": places})]
 
     def _worker(self) -> Worker:
         limits = self.model.limits(self.config.prefill_limit)

@@ -31,8 +31,8 @@ class SlotPolicy:
         return max(self.floor(), self.from_environment() or 0)
 
     def floor(self) -> int:
-        """As many as steps are in flight while one is planned, and never fewer than two."""
-        return max(2, self._run_ahead + 1)
+        """As many as steps are in flight while one is planned: a serial host has waited for all others."""
+        return self._run_ahead + 1
 
     def from_environment(self) -> int | None:
         """The count that `ENGINE_NUM_SLOTS` asks for."""

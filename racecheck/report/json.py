@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from racecheck.detect.evidence import BufferEvidence, Evidence, Stall
 from racecheck.detect.finding import Finding, Side
 from racecheck.report.result import Report, Row
 from racecheck.trace.records import Loc
+
+if TYPE_CHECKING:  # staging imports torch, which takes seconds
+    from racecheck.staging import SlotCost
 
 FORMAT = "racecheck-report/1"
 
@@ -72,6 +75,17 @@ def _row(row: Row) -> dict[str, Any]:
         "requests": row.requests,
         "requests_wrong": len(row.witness),
         "evidence": evidence_dict(row.evidence),
+        "costs": [_cost(cost) for cost in row.costs],
+    }
+
+
+def _cost(cost: SlotCost) -> dict[str, Any]:
+    return {
+        "resource": cost.resource,
+        "slots": cost.slots,
+        "pinned_bytes_per_slot": cost.pinned,
+        "device_bytes_per_slot": cost.device,
+        "needs": dict(cost.needs),
     }
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from itertools import islice, zip_longest
+from typing import TYPE_CHECKING
 
 from racecheck.detect.evidence import Evidence
 from racecheck.detect.finding import Finding
+
+if TYPE_CHECKING:  # staging imports torch, which takes seconds
+    from racecheck.staging import SlotCost
 
 #: From worst to best: a report's verdict is the worst of its rows.
 VERDICTS = ("race", "stale", "hang", "inconclusive", "clean")
@@ -14,14 +20,21 @@ VERDICTS = ("race", "stale", "hang", "inconclusive", "clean")
 WRONG = ("race", "stale", "hang")
 
 Tokens = Sequence[tuple[int, ...] | bytes]
+#: A witness shows so many numbers of an item.
+SHOWN_NUMBERS = 32
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What a scenario says a row must come to; `buffer` is the one the first finding must name."""
+    """What a scenario says a row must come to.
+
+    `buffer` is the one the first finding must name; `buffers`, if any, are names or patterns of all those
+    that findings must name, and no others.
+    """
 
     verdict: str
     buffer: str | None = None
+    buffers: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.verdict if self.buffer is None else f"{self.verdict} on {self.buffer}"
@@ -31,7 +44,9 @@ class Expected:
 class WrongTokens:
     """A request whose tokens differ from those of the serial reference: a witness, not a verdict.
 
-    `position` is the first frame that differs, `wrong` how many of the `of` compared frames do.
+    `position` is the first frame (or chunk of sound) that differs, `wrong` how many of the `of` compared
+    frames do. `expected` and `found` are the codes of that frame, or bytes of the chunk from the first that
+    differs; empty where there is none.
     """
 
     request: str
@@ -62,11 +77,17 @@ class Row:
     witness: Sequence[WrongTokens] = ()
     requests: int = 0  # how many requests were compared with the reference
     other_slots: int | None = None  # slots of the runners that this row is not about
+    costs: Sequence[SlotCost] = ()  # what its slots cost, if the engine says
 
     @property
     def buffer(self) -> str | None:
         """The buffer that the first finding names."""
         return self.findings[0].buffer if self.findings else None
+
+    @property
+    def raced(self) -> list[str]:
+        """The staged buffers that findings name; a buffer and its device twins are one."""
+        return sorted({finding.buffer.removesuffix(" (device)") for finding in self.findings})
 
     @property
     def open_windows(self) -> int:
@@ -91,7 +112,7 @@ class Row:
             return None if self.untested else f"expected {self.expected}, the verdict is {self.verdict}"
         if self.expected.buffer is not None and self.buffer != self.expected.buffer:
             return f"expected {self.expected}, the first finding names {self.buffer}"
-        return None
+        return _other_buffers(self.expected.buffers, self.raced) if self.expected.buffers else None
 
     @property
     def ok(self) -> bool:
@@ -129,17 +150,46 @@ def worst(verdicts: Iterable[str]) -> str:
     return next((verdict for verdict in VERDICTS if verdict in present), "inconclusive")
 
 
-def compare(reference: dict[str, Tokens], found: dict[str, Tokens]) -> list[WrongTokens]:
+def compare(
+    reference: dict[str, Tokens], found: dict[str, Tokens], whole: Container[str] = ()
+) -> list[WrongTokens]:
     """Requests whose tokens differ, by name.
 
-    A run cut off by its number of steps may have got less far than the reference, or, planning ahead,
-    one step further: what both produced is compared.
+    `whole` are those that both runs served to their end, which must have as many tokens. Of the others,
+    cut off by the number of steps or cancelled by their client, how far they got depends on how far the
+    host ran ahead: what both produced is compared.
     """
     out = []
     for request in sorted(reference.keys() & found.keys()):
-        pairs = list(zip(reference[request], found[request], strict=False))
-        differ = [at for at, (want, got) in enumerate(pairs) if tuple(want) != tuple(got)]
+        want, got = ([_plain(item) for item in tokens[request]] for tokens in (reference, found))
+        of = (max if request in whole else min)(len(want), len(got))
+        pairs = list(islice(zip_longest(want, got, fillvalue=()), of))
+        differ = [at for at, (one, other) in enumerate(pairs) if one != other]
         if differ:
-            want, got = pairs[differ[0]]
-            out.append(WrongTokens(request, differ[0], tuple(want), tuple(got), len(differ), len(pairs)))
+            shown = _where_they_differ(*pairs[differ[0]])
+            out.append(WrongTokens(request, differ[0], *shown, len(differ), of))
     return out
+
+
+def _plain(item: tuple[int, ...] | bytes) -> tuple[int, ...]:
+    """Codes as they are, sound as its bytes."""
+    return tuple(item)
+
+
+def _where_they_differ(
+    want: tuple[int, ...], got: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Both items; of long ones, which are sound, the bytes from the first that differs."""
+    if max(len(want), len(got)) <= SHOWN_NUMBERS:
+        return want, got
+    first = next((at for at, pair in enumerate(zip(want, got, strict=False)) if pair[0] != pair[1]), 0)
+    return want[first : first + SHOWN_NUMBERS], got[first : first + SHOWN_NUMBERS]
+
+
+def _other_buffers(expected: Sequence[str], raced: Sequence[str]) -> str | None:
+    """What is wrong with the set of buffers that `raced`."""
+    silent = [pattern for pattern in expected if not any(fnmatchcase(name, pattern) for name in raced)]
+    more = [name for name in raced if not any(fnmatchcase(name, pattern) for pattern in expected)]
+    words = [f"no finding names {', '.join(silent)}"] if silent else []
+    words += [f"findings also name {', '.join(more)}"] if more else []
+    return " and ".join(words) or None

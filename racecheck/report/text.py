@@ -16,6 +16,7 @@ from rich.text import Text
 
 from racecheck.detect.evidence import Evidence
 from racecheck.detect.finding import Finding, Side
+from racecheck.report.cost import cost_line, cost_table
 from racecheck.report.result import Report, Row
 
 STYLES = {
@@ -161,6 +162,7 @@ def _details(row: Row, left_out: tuple[str, ...], *, alone: bool) -> Iterator[Re
         yield _indent(_finding(row.findings[0], [finding.buffer for finding in row.findings[1:]]))
     elif row.evidence.rewrites:
         yield from map(_indent, _certificate(row.evidence) if alone else _orderings(row.evidence))
+        yield from map(_indent, cost_table(row.costs) if alone else cost_line(row.costs))
     if row.witness:
         yield _indent(_witness(row))
 

@@ -9,18 +9,16 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+
+from racecheck.scenario.tables import Table, Workload
 
 Verdict = Literal["race", "stale", "hang", "inconclusive", "clean"]
 Runner = Literal["main", "piecewise", "eager"]
+Kind = Literal["main", "piecewise", "eager", "per-request"]
+
+#: What builds the engine of a scenario that names none.
+REFERENCE_ENGINE = "racecheck.scenario.reference:build"
 
 #: The most slots a scenario may ask for: every slot is pinned memory, and no engine has needed ten.
 MOST_SLOTS = 64
@@ -36,6 +34,12 @@ def check_lag(text: str) -> str:
     return text
 
 
+def _import_path(text: str) -> str:
+    if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", text):
+        raise ValueError(f"{text!r} is no import path; write package.module:factory")
+    return text
+
+
 def _slot_count(key: Any) -> Any:
     if isinstance(key, str) and re.fullmatch(r"[1-9][0-9]{0,3}", key) and int(key) <= MOST_SLOTS:
         return int(key)
@@ -48,108 +52,7 @@ def _expectation(value: Any) -> Any:
     return {"verdict": value} if isinstance(value, str) else value
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class Temperatures(_Table):
-    """The range that sampling temperatures are spread over."""
-
-    min: float = Field(
-        description="Smallest temperature, from 0.01.", examples=[0.4], ge=0.01, le=100, allow_inf_nan=False
-    )
-    max: float = Field(
-        description="Largest temperature, above the smallest.",
-        examples=[1.4],
-        gt=0,
-        le=100,
-        allow_inf_nan=False,
-    )
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Temperatures:
-        if self.min >= self.max:
-            raise ValueError(
-                f"min {self.min} is not below max {self.max}; write min < max: no two may share one"
-            )
-        return self
-
-
-class Prompt(_Table):
-    """How many tokens of the text are prefilled; drawn for each request."""
-
-    min: int = Field(description="Fewest prompt tokens, from 1.", examples=[8], ge=1, le=65536)
-    max: int = Field(description="Most prompt tokens.", examples=[9], ge=1, le=65536)
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Prompt:
-        if self.min > self.max:
-            raise ValueError(f"min {self.min} is larger than max {self.max}; write min <= max")
-        return self
-
-
-class Length(_Table):
-    """How a token count of the trace becomes one of the small replica: times `scale`, then clamped."""
-
-    scale: float = Field(
-        1.0,
-        description="Factor on the trace's token count.",
-        examples=[0.05],
-        gt=0,
-        le=100,
-        allow_inf_nan=False,
-    )
-    min: int = Field(1, description="Fewest tokens, from 1.", examples=[1], ge=1, le=65536)
-    max: int = Field(description="Most tokens.", examples=[12], ge=1, le=65536)
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Length:
-        if self.min > self.max:
-            raise ValueError(f"min {self.min} is larger than max {self.max}; write min <= max")
-        return self
-
-    def of(self, tokens: int) -> int:
-        """The replica's count for `tokens` of the trace."""
-        return min(max(round(tokens * self.scale), self.min), self.max)
-
-
-class Workload(_Table):
-    """Which requests come, and when: who joins and who leaves the batch at which step."""
-
-    trace: str = Field(
-        description="CSV file with TIMESTAMP, ContextTokens and GeneratedTokens, relative to the scenario.",
-        examples=["workloads/azure-llm-2023-conv.csv"],
-        min_length=1,
-    )
-    first: int = Field(0, description="Requests of the trace to pass over.", examples=[0], ge=0, le=10**9)
-    requests: int = Field(description="How many requests to take.", examples=[16], ge=1, le=100_000)
-    steps_per_second: float = Field(
-        description="Engine steps in one second of the trace: turns arrival times into steps.",
-        examples=[4.0],
-        gt=0,
-        le=10**6,
-        allow_inf_nan=False,
-    )
-    prompt_tokens: Prompt = Field(
-        description="Text tokens that are prefilled; the rest is fed one a frame.",
-        examples=[{"min": 8, "max": 9}],
-    )
-    text_tokens: Length = Field(
-        description="Length of the whole text, from ContextTokens.",
-        examples=[{"scale": 0.1, "min": 9, "max": 40}],
-    )
-    new_tokens: Length = Field(
-        description="Frames to generate, from GeneratedTokens.",
-        examples=[{"scale": 0.1, "min": 2, "max": 12}],
-    )
-    temperature: Temperatures = Field(
-        Temperatures(min=0.4, max=1.4),
-        description="Sampling temperatures, spread so that no two requests share one: a wrong row shows.",
-        examples=[{"min": 0.4, "max": 1.4}],
-    )
-
-
-class Expectation(_Table):
+class Expectation(Table):
     """What a row must come to. A bare verdict in quotes stands for a table with only that."""
 
     verdict: Verdict = Field(description="The verdict.", examples=["race"])
@@ -159,28 +62,45 @@ class Expectation(_Table):
         examples=["code_predictor_sampler.gather_indices"],
         min_length=1,
     )
+    buffers: list[Annotated[str, Field(min_length=1)]] = Field(
+        [],
+        description="The staging buffers that findings must name, and no others may be named: "
+        "names, or patterns with * for any text.",
+        examples=[["kv.*", "position.ids"]],
+    )
 
     @model_validator(mode="after")
     def _buffer_needs_a_finding(self) -> Expectation:
-        if self.buffer is not None and self.verdict not in ("race", "stale"):
-            raise ValueError(f"a {self.verdict} row has no finding to name a buffer; leave buffer out")
+        for key in ("buffer", "buffers"):
+            if getattr(self, key) and self.verdict not in ("race", "stale"):
+                raise ValueError(f"a {self.verdict} row has no finding to name a buffer; leave {key} out")
         return self
 
 
 SlotCount = Annotated[int, BeforeValidator(_slot_count)]
 
 
-class RunnerTable(_Table):
+class RunnerTable(Table):
     """One runner of the model and what each slot count must come to."""
 
-    expect: dict[SlotCount, Annotated[Expectation, BeforeValidator(_expectation)]] = Field(
+    expect: dict[
+        SlotCount,
+        Annotated[Expectation, BeforeValidator(_expectation, json_schema_input_type=Verdict | Expectation)],
+    ] = Field(
         description="Expected verdict by slot count; each entry is one row.",
         examples=[{"1": "race", "2": "clean"}],
         min_length=1,
+        json_schema_extra={"propertyNames": {"pattern": "^[1-9][0-9]?$"}},
+    )
+    walks: dict[str, Kind] = Field(
+        {},
+        description="Walks that run otherwise than the model has it in these rows, by name: "
+        "main, piecewise, eager or per-request.",
+        examples=[{"talker.decode": "piecewise"}],
     )
 
 
-class Scenario(_Table):
+class Scenario(Table):
     """A model, a workload, and the verdicts that its runners must come to."""
 
     racecheck: Literal[1] = Field(description="Format of this file.", examples=[1])
@@ -189,7 +109,12 @@ class Scenario(_Table):
         examples=["qwen3-tts"],
         pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$",
     )
-    model: str = Field(description="A model of the reference engine.", examples=["qwen3-tts"], min_length=1)
+    engine: Annotated[str, AfterValidator(_import_path)] = Field(
+        REFERENCE_ENGINE,
+        description="What builds the engine, as package.module:factory; left out, the reference engine.",
+        examples=["my_engine.racecheck:build"],
+    )
+    model: str = Field(description="A model that the engine has.", examples=["qwen3-tts"], min_length=1)
     preset: Literal["tiny", "full"] = Field(
         "tiny",
         description="Size of the model: tiny runs on a CPU, full has the published shapes.",

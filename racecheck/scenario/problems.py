@@ -147,6 +147,8 @@ def _annotation(schema: type[BaseModel], place: KeyPath) -> Any:
             return None
         if get_origin(at) is Annotated:
             at = get_args(at)[0]
-        if get_origin(at) in (Union, types.UnionType, Literal):
+        if get_origin(at) in (Union, types.UnionType):  # x | None
+            at = next((part for part in get_args(at) if part is not types.NoneType), None)
+        if get_origin(at) is Literal:
             return None
     return at

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -12,18 +12,19 @@ from racecheck.detect.evidence import Evidence
 from racecheck.detect.finding import Finding
 from racecheck.errors import UnsupportedOperation, UsageError
 from racecheck.report.result import WRONG, Expected, Row, Tokens, compare
+from racecheck.scenario.engines import EngineSettings, find_factory, serve
 from racecheck.scenario.load import ScenarioFile
+from racecheck.scenario.model import REFERENCE_ENGINE, Expectation
 from racecheck.scenario.workload import build_requests
 from racecheck.trace import subscribe
 from racecheck.trace.file import TraceWriter
 
 if TYPE_CHECKING:  # the engine imports torch, which takes seconds
     from racecheck.engine import ModelSpec, Request
+    from racecheck.staging import SlotCost
 
 RUNNERS = ("main", "piecewise", "eager")
 DEVICES = ("virtual", "cuda")
-#: Slots of the runners that a row is not about: enough to keep them out of its verdict.
-SAFE_SLOTS = 2
 
 #: Called after every engine step with the part of the row it belongs to: "reference" or "row".
 OnStep = Callable[[str], None]
@@ -49,6 +50,7 @@ class RowPlan:
     file: ScenarioFile
     runner: str
     slots: int
+    walks: Mapping[str, str]  # that run otherwise than the model has it
     expected: Expected | None
     device: str
     lag: str | None  # None on a GPU, which is as late as it is
@@ -62,8 +64,8 @@ class RowPlan:
 
     @property
     def other_slots(self) -> int:
-        """Slots of the runners that the row is not about."""
-        return max(SAFE_SLOTS, self.slots)
+        """Slots of the runners that the row is not about: enough to keep them out of its verdict."""
+        return max(self.file.scenario.run_ahead + 1, self.slots)
 
 
 def plan_rows(file: ScenarioFile, overrides: Overrides) -> list[RowPlan]:
@@ -78,7 +80,7 @@ def plan_rows(file: ScenarioFile, overrides: Overrides) -> list[RowPlan]:
         if overrides.runner not in (None, runner):
             continue
         wanted: dict[int, Expected | None] = (
-            {slots: Expected(e.verdict, e.buffer) for slots, e in sorted(table.expect.items())}
+            {slots: _expected(expectation) for slots, expectation in sorted(table.expect.items())}
             if overrides.slots is None
             else {overrides.slots: None}
         )
@@ -87,6 +89,7 @@ def plan_rows(file: ScenarioFile, overrides: Overrides) -> list[RowPlan]:
                 file=file,
                 runner=runner,
                 slots=slots,
+                walks=table.walks,
                 expected=expected,
                 device=overrides.device,
                 lag=lag if overrides.device == "virtual" else None,
@@ -97,6 +100,10 @@ def plan_rows(file: ScenarioFile, overrides: Overrides) -> list[RowPlan]:
             for slots, expected in wanted.items()
         ]
     return rows
+
+
+def _expected(table: Expectation) -> Expected:
+    return Expected(table.verdict, table.buffer, tuple(table.buffers))
 
 
 def plan_all(files: Sequence[ScenarioFile], overrides: Overrides) -> list[RowPlan]:
@@ -137,23 +144,45 @@ def _require_exact() -> None:
         raise UsageError(str(error)) from None
 
 
+class Reference(NamedTuple):
+    """What the serial reference came to."""
+
+    tokens: dict[str, Tokens]
+    steps_run: int
+
+
 @dataclass
 class References:
-    """Tokens of the serial reference, by everything they depend on: computed once a command."""
+    """The serial reference, by everything it depends on: computed once a command."""
 
-    _known: dict[tuple[Any, ...], dict[str, Tokens]] = field(default_factory=dict)
+    _known: dict[tuple[Any, ...], Reference] = field(default_factory=dict)
 
-    def tokens(self, plan: RowPlan, requests: Sequence[Request], on_step: OnStep | None) -> dict[str, Tokens]:
+    def of(self, plan: RowPlan, requests: Sequence[Request], on_step: OnStep | None) -> Reference:
         """What `requests` get when nothing is planned ahead and nothing is late."""
         scenario = plan.file.scenario
-        key = (scenario.model, scenario.preset, scenario.workload, plan.file.path.parent, plan.device,
-               plan.seed, plan.steps)  # fmt: skip
+        key = (scenario.engine, scenario.model, scenario.preset, scenario.workload, plan.file.path.parent,
+               plan.device, plan.seed, plan.steps)  # fmt: skip
         if key not in self._known:
+            count = StepCounter("reference", on_step)
             with _device("eager" if plan.device == "virtual" else None):
-                self._known[key] = _run_engine(
-                    plan, requests, on_step and (lambda: on_step("reference")), run_ahead=0, slots={}
-                )
+                tokens, _ = _run_engine(plan, requests, count, run_ahead=0, slots={}, walks={})
+            self._known[key] = Reference(tokens, count.steps)
         return self._known[key]
+
+
+class StepCounter:
+    """Counts the engine steps of `part`, and passes each on."""
+
+    def __init__(self, part: str, on_step: OnStep | None) -> None:
+        self.steps = 0
+        self._part = part
+        self._on_step = on_step
+
+    def __call__(self, batch: object) -> None:
+        """One more step."""
+        self.steps += 1
+        if self._on_step is not None:
+            self._on_step(self._part)
 
 
 class _Outcome(NamedTuple):
@@ -164,6 +193,7 @@ class _Outcome(NamedTuple):
     reason: str | None = None
     findings: Sequence[Finding] = ()
     evidence: Evidence = Evidence()
+    costs: Sequence[SlotCost] = ()
 
 
 def run_row(
@@ -174,15 +204,8 @@ def run_row(
     The row's trace (not the reference's) is written to `trace`, in the format `racecheck-trace/1`.
     """
     requests = build_requests(plan.file, plan.seed, model_spec(plan.file))
-    reference = references.tokens(plan, requests, on_step)
-    steps_run = 0
-
-    def count() -> None:
-        nonlocal steps_run
-        steps_run += 1
-        if on_step is not None:
-            on_step("row")
-
+    reference = references.of(plan, requests, on_step)
+    count = StepCounter("row", on_step)
     if plan.device == "virtual":
         with nullcontext() if trace is None else subscribe(TraceWriter(trace)):
             outcome = _audited(plan, requests, count)
@@ -197,28 +220,38 @@ def run_row(
         lag=plan.lag,
         seed=plan.seed,
         steps=plan.steps,
-        steps_run=steps_run,
+        steps_run=count.steps,
         expected=plan.expected,
         verdict=outcome.verdict,
         reason=outcome.reason,
         findings=outcome.findings,
         evidence=outcome.evidence,
-        requests=sum(bool(reference[request] and outcome.tokens.get(request)) for request in reference),
-        witness=compare(reference, outcome.tokens),
+        costs=outcome.costs,
+        requests=sum(bool(items and outcome.tokens.get(name)) for name, items in reference.tokens.items()),
+        witness=compare(reference.tokens, outcome.tokens, _whole(plan, requests, reference, count.steps)),
     )
 
 
-def _audited(plan: RowPlan, requests: Sequence[Request], on_step: Callable[[], None]) -> _Outcome:
+def _whole(plan: RowPlan, requests: Sequence[Request], reference: Reference, steps_run: int) -> set[str]:
+    """The requests that got all they asked for in both runs: neither was cut off, no client hung up."""
+    if max(reference.steps_run, steps_run) >= plan.steps:
+        return set()
+    return {request.id for request in requests if request.cancel_after is None}
+
+
+def _audited(plan: RowPlan, requests: Sequence[Request], on_step: StepCounter) -> _Outcome:
     tokens: dict[str, Tokens] = {}
+    costs: Sequence[SlotCost] = ()
     audit = reason = None
     try:
         with _device(plan.lag, plan.exact), racecheck.audit() as audit:
-            tokens = _run_ahead(plan, requests, on_step)
+            tokens, costs = _run_ahead(plan, requests, on_step)
     except Exception as error:
         # A corrupted index may well end the run; the race that corrupted it is the news then.
         if audit is None or audit.verdict not in WRONG:
             raise
-        reason = f"The run ended early with {type(error).__name__}: tokens were not compared."
+        name = type(error.__cause__ or error).__name__
+        reason = f"The run ended early with {name}: tokens were not compared."
     verdict = audit.verdict
     untested = sorted(name for name, buffer in audit.evidence.buffers.items() if not buffer.rewrites)
     if verdict == "inconclusive":
@@ -230,19 +263,24 @@ def _audited(plan: RowPlan, requests: Sequence[Request], on_step: Callable[[], N
     findings = [replace(finding, pairs=[]) for finding in audit.findings]
     evidence = Evidence()
     evidence.buffers, evidence.held = audit.evidence.buffers, audit.evidence.held
-    return _Outcome(tokens, verdict, reason, findings, evidence)
+    return _Outcome(tokens, verdict, reason, findings, evidence, costs)
 
 
-def _on_gpu(plan: RowPlan, requests: Sequence[Request], on_step: Callable[[], None]) -> _Outcome:
-    tokens = _run_ahead(plan, requests, on_step)
+def _on_gpu(plan: RowPlan, requests: Sequence[Request], on_step: StepCounter) -> _Outcome:
+    tokens, costs = _run_ahead(plan, requests, on_step)
     reason = "Runs on a real GPU are not audited yet: only the tokens were compared."
-    return _Outcome(tokens, "inconclusive", reason)
+    return _Outcome(tokens, "inconclusive", reason, costs=costs)
 
 
-def model_spec(file: ScenarioFile) -> ModelSpec:
-    """The shapes of the scenario's model; `ScenarioError` if the engine does not have it."""
+def model_spec(file: ScenarioFile) -> ModelSpec | None:
+    """The shapes of the scenario's model; `ScenarioError` if the engine does not have it.
+
+    None for an engine of someone else's, which knows its models itself.
+    """
     from racecheck.engine import preset
 
+    if file.scenario.engine != REFERENCE_ENGINE:
+        return None
     try:
         return preset(file.scenario.model, file.scenario.preset)
     except UsageError as error:
@@ -251,30 +289,40 @@ def model_spec(file: ScenarioFile) -> ModelSpec:
 
 
 def check(file: ScenarioFile) -> None:
-    """`ScenarioError` if the scenario asks for a model or a workload that cannot be had."""
+    """`ScenarioError` if the scenario asks for an engine, a model or a workload that cannot be had."""
     build_requests(file, file.scenario.seed, model_spec(file))
+    find_factory(file)
 
 
 def _device(lag: str | None, exact: bool = False) -> AbstractContextManager[object]:
     return nullcontext() if lag is None else racecheck.virtual_cuda(lag=lag, exact=exact)
 
 
-def _run_ahead(plan: RowPlan, requests: Sequence[Request], on_step: Callable[[], None]) -> dict[str, Tokens]:
-    return _run_engine(
-        plan, requests, on_step, run_ahead=plan.file.scenario.run_ahead, slots=plan.all_slots()
-    )
+def _run_ahead(
+    plan: RowPlan, requests: Sequence[Request], on_step: StepCounter
+) -> tuple[dict[str, Tokens], list[SlotCost]]:
+    run_ahead = plan.file.scenario.run_ahead
+    slots = plan.all_slots()
+    return _run_engine(plan, requests, on_step, run_ahead=run_ahead, slots=slots, walks=plan.walks)
 
 
 def _run_engine(
     plan: RowPlan,
     requests: Sequence[Request],
-    on_step: Callable[[], None] | None,
+    on_step: StepCounter,
     *,
     run_ahead: int,
-    slots: dict[str, int],
-) -> dict[str, Tokens]:
-    from racecheck.engine import Engine, EngineConfig
-
-    spec = model_spec(plan.file)
-    engine = Engine(EngineConfig(spec=spec, run_ahead=run_ahead, slots=slots, weight_seed=plan.seed))
-    return dict(engine.run(requests, plan.steps, on_step and (lambda batch: on_step())))
+    slots: Mapping[str, int],
+    walks: Mapping[str, str],
+) -> tuple[dict[str, Tokens], list[SlotCost]]:
+    scenario = plan.file.scenario
+    settings = EngineSettings(
+        model=scenario.model,
+        preset=scenario.preset,
+        run_ahead=run_ahead,
+        slots=slots,
+        walks=walks,
+        seed=plan.seed,
+    )
+    key = ("runners", plan.runner, "walks") if walks else ("engine",)
+    return serve(plan.file, settings, requests, plan.steps, on_step, key)

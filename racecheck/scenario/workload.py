@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import os
-import random
 import re
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from racecheck.scenario import source
+from racecheck.scenario.draw import Arrival, Draw
 from racecheck.scenario.load import ScenarioFile
 
 if TYPE_CHECKING:  # the engine imports torch, which takes seconds
@@ -24,58 +24,42 @@ _COUNT = re.compile(r"[0-9]{1,9}")
 _DECIMALS = 4
 
 
-class Arrival(NamedTuple):
-    """One line of a trace: seconds since the first line read, and the two token counts."""
-
-    seconds: float
-    context: int
-    generated: int
-
-
-def build_requests(file: ScenarioFile, seed: int, spec: ModelSpec) -> list[Request]:
+def build_requests(file: ScenarioFile, seed: int, spec: ModelSpec | None) -> list[Request]:
     """The requests of the scenario `file`, the same for the same `seed`.
 
     Seeds and temperatures are distinct, so that a step run with another request's row gives other tokens.
-    `ScenarioError` if the trace cannot be read, or the model `spec` cannot serve what it asks for.
+    `spec` is the model of the reference engine, None for another engine. `ScenarioError` if the trace cannot
+    be read, or the model cannot serve what it asks for.
     """
-    from racecheck.engine import Request, RequestError, check_request
+    from racecheck.engine import RequestError, check_request
 
     workload = file.scenario.workload
     arrivals = read_arrivals(file)
-    count = len(arrivals)
-    draw = random.Random(f"workload {seed}")
-    low, high = workload.temperature.min, workload.temperature.max
-    temperatures = [round(low + (high - low) * (at + 0.5) / count, _DECIMALS) for at in range(count)]
-    if len(set(temperatures)) < count:
+    vocab = workload.vocab or (spec.text_vocab if spec is not None else None)
+    if vocab is None:
+        what = f"{file.scenario.engine} does not say how many text tokens there are"
+        raise file.error(("workload",), what, "write vocab = 256, or what it is")
+    requests = list(Draw(workload, vocab, seed, _temperatures(file, len(arrivals))).requests(arrivals))
+    try:
+        for request in requests:
+            if spec is not None:
+                check_request(spec, request)
+    except RequestError as error:
+        raise file.error(("workload",), str(error), "change what this workload may ask for") from None
+    return requests
+
+
+def _temperatures(file: ScenarioFile, count: int) -> list[float]:
+    """`count` different temperatures over the workload's range, in order."""
+    low, high = file.scenario.workload.temperature.min, file.scenario.workload.temperature.max
+    spread = [round(low + (high - low) * (at + 0.5) / count, _DECIMALS) for at in range(count)]
+    if len(set(spread)) < count:
         raise file.error(
             ("workload", "temperature"),
             f"from {low} to {high} there are too few for {count} requests, no two of which may share one",
             f"write min and max at least {count * 10**-_DECIMALS:g} apart",
         )
-    draw.shuffle(temperatures)
-    seeds = draw.sample(range(2**31), count)
-    digits = len(str(workload.first + count - 1))
-    requests = []
-    for at, arrival in enumerate(arrivals):
-        prompt = draw.randint(workload.prompt_tokens.min, workload.prompt_tokens.max)
-        text = max(workload.text_tokens.of(arrival.context), prompt)
-        requests.append(
-            Request(
-                id=f"r{workload.first + at:0{digits}}",
-                arrival=int(arrival.seconds * workload.steps_per_second),
-                prompt_tokens=prompt,
-                new_tokens=workload.new_tokens.of(arrival.generated),
-                temperature=temperatures[at],
-                seed=seeds[at],
-                text=[draw.randrange(spec.text_vocab) for _ in range(text)],
-            )
-        )
-    try:
-        for request in requests:
-            check_request(spec, request)
-    except RequestError as error:
-        raise file.error(("workload",), str(error), "lower the lengths this workload may reach") from None
-    return requests
+    return spread
 
 
 def read_arrivals(file: ScenarioFile) -> list[Arrival]:

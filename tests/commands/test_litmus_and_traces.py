@@ -180,7 +180,7 @@ def test_stale_has_no_litmus_form(run):
 def test_run_writes_its_trace(run, tmp_path):
     """The trace of a row comes to the row's verdict; several rows are refused."""
     scenario = str(ROOT / "scenarios" / "qwen3-tts.toml")
-    options = (scenario, "--runner", "piecewise", "--slots", "1", "--steps", "8")
+    options = (scenario, "--runner", "piecewise", "--slots", "1", "--steps", "16")
     assert run("run", *options, "--trace", "t.jsonl")[0] == 1
     code, out, _ = run("check", "t.jsonl")
     assert code == 1

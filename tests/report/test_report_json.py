@@ -9,6 +9,7 @@ from samples import make_evidence, make_finding, make_row, make_stall
 from racecheck.detect.evidence import BufferEvidence
 from racecheck.report import Report
 from racecheck.report.json import as_dict, render
+from racecheck.staging import SlotCost
 from racecheck.trace.records import Loc
 
 
@@ -153,3 +154,15 @@ def test_a_write_found_by_comparing_bytes_names_both_ends() -> None:
         "line": 3,
         "function": "f",
     }
+
+
+def test_a_row_says_what_its_slots_cost() -> None:
+    """By resource: bytes of a slot, slots, and which runner needs how many."""
+    cost = SlotCost(resource="kv", slots=3, pinned=2048, device=2048, needs={"main": 3})
+    [row] = as_dict(Report([make_row(costs=[cost])]))["rows"]
+    assert row["costs"] == [
+        {
+            "resource": "kv", "slots": 3, "pinned_bytes_per_slot": 2048, "device_bytes_per_slot": 2048,
+            "needs": {"main": 3},
+        }
+    ]  # fmt: skip

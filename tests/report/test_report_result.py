@@ -50,6 +50,23 @@ def test_the_first_finding_must_name_the_expected_buffer() -> None:
     assert other.problem == "expected race on kv.page_table, the first finding names sampler.rows"
 
 
+@pytest.mark.parametrize(
+    ("buffers", "problem"),
+    [
+        (("sampler.rows", "kv.*"), None),
+        (("*",), None),
+        (("sampler.rows",), "findings also name kv.indices"),
+        (("kv.*", "position.ids"), "no finding names position.ids and findings also name sampler.rows"),
+    ],
+)
+def test_the_set_of_buffers_that_race(buffers: tuple[str, ...], problem: str | None) -> None:
+    """Each name or pattern must be met, nothing else may race; device twins are the buffer."""
+    names = ("sampler.rows", "kv.indices", "kv.indices (device)")
+    row = make_row("race", Expected("race", buffers=buffers), findings=[make_finding(name) for name in names])
+    assert row.raced == ["kv.indices", "sampler.rows"]
+    assert row.problem == problem
+
+
 @pytest.mark.parametrize("expected", [None, "clean"])
 def test_wrong_tokens_speak_against_a_clean_verdict(expected: str | None) -> None:
     """A certificate that the values contradict never passes."""
@@ -91,3 +108,20 @@ def test_compare_what_both_runs_reached() -> None:
     """A run cut off by its steps may have got less far, or one step further."""
     assert compare({"r0": [(1,), (2,)], "r1": []}, {"r0": [(1,)], "r1": [(5,)]}) == []
     assert compare({"r0": [(1,)]}, {}) == []
+
+
+def test_compare_what_must_be_whole() -> None:
+    """A request that both runs served to its end has as many tokens in both; a missing one is wrong."""
+    want, got = {"r0": [(1,), (2,)], "r1": [(5,)]}, {"r0": [(1,)], "r1": [(5,), (6,)]}
+    assert compare(want, got) == []
+    assert compare(want, got, {"r0", "r1"}) == [
+        WrongTokens("r0", 1, (2,), (), 1, 2),
+        WrongTokens("r1", 1, (), (6,), 1, 2),
+    ]
+
+
+def test_sound_is_shown_from_where_it_differs() -> None:
+    """A chunk may be a megabyte: the first bytes that differ will do."""
+    want, got = bytes(1000), bytes(500) + b"\1" * 500
+    [wrong] = compare({"r0": [(3,), want]}, {"r0": [(3,), got]})
+    assert (wrong.position, wrong.expected, wrong.found) == (1, (0,) * 32, (1,) * 32)

@@ -9,6 +9,7 @@ from samples import make_evidence, make_finding, make_row, make_stall
 
 from racecheck.report import Report
 from racecheck.report.text import describe_finding, plain, render
+from racecheck.staging import SlotCost
 
 FULL = Report(
     [
@@ -213,3 +214,28 @@ def test_a_finding_on_its_own() -> None:
         "race/h2d-read-vs-host-write on sampler.rows\nbuffer   sampler.rows[0] bytes 0 to 16"
     )
     assert "repair   wait for the copy" in text
+
+
+COSTS = [
+    SlotCost(resource="kv", slots=3, pinned=2048, device=2048, needs={"main": 3, "eager": 2}),
+    SlotCost(resource="code_predictor_sampler", slots=2, pinned=64, device=64, needs={"piecewise": 2}),
+]
+
+
+def test_slots_have_their_price() -> None:
+    """Under the certificate of a single row a table; among other rows one line."""
+    table = plain(Report([make_row(costs=COSTS)]), 100)
+    assert (
+        """\
+  What a slot costs        Pinned   Device  Slots  Needed by
+  kv                      2.0 KiB  2.0 KiB      3  main 3, eager 2
+  code_predictor_sampler     64 B     64 B      2  piecewise 2
+"""
+        in table
+    )
+    assert max(map(len, plain(Report([make_row(costs=COSTS)]), 50).splitlines())) <= 50
+    line = plain(Report([make_row(costs=COSTS), make_row(slots=2)]), 120)
+    assert (
+        "  a slot costs 2.1 KiB of pinned and 2.1 KiB of device memory; 6.1 KiB are pinned in all\n" in line
+    )
+    assert "costs" not in plain(Report([make_row("race", costs=COSTS)]), 100)

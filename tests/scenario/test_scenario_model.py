@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +42,26 @@ def test_the_example_in_the_docs_is_valid(tmp_path: Path) -> None:
     assert load(path).scenario.runners
 
 
+def test_the_schema_for_editors_is_current() -> None:
+    """docs/scenario.schema.json is the format of today: run python docs/schema.py."""
+    script = runpy.run_path(str(ROOT / "docs" / "schema.py"))
+    assert (ROOT / "docs" / "scenario.schema.json").read_text() == script["text"]()
+
+
+def test_the_schema_takes_both_forms_of_an_expectation() -> None:
+    """A verdict in quotes, or a table; slot counts are whole numbers."""
+    expect = Scenario.model_json_schema()["$defs"]["RunnerTable"]["properties"]["expect"]
+    verdict, table = expect["additionalProperties"]["anyOf"]
+    assert "race" in verdict["enum"]
+    assert table == {"$ref": "#/$defs/Expectation"}
+    assert re.fullmatch(expect["propertyNames"]["pattern"], "12")
+
+
 def test_the_shipped_scenarios_are_valid() -> None:
     """Every scenario in the repository loads and is named like its file."""
     for path in find([ROOT / "scenarios"]):
         assert load(path).scenario.name == path.stem
+        assert path.read_text().startswith("#:schema ../docs/scenario.schema.json\n")
 
 
 @pytest.mark.parametrize("lag", ["latest", "eager", "seed:0", "seed:17"])

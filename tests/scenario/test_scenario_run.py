@@ -11,7 +11,7 @@ import pytest
 from samples import SCENARIO, make_evidence, make_finding, write_scenario
 
 import racecheck
-import racecheck.engine
+import racecheck.scenario.reference
 from racecheck.detect.evidence import BufferEvidence, Evidence
 from racecheck.errors import ScenarioError, UsageError
 from racecheck.report import Expected
@@ -85,7 +85,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World()
     monkeypatch.setattr(racecheck, "virtual_cuda", world.virtual_cuda, raising=False)
     monkeypatch.setattr(racecheck, "audit", world.audit, raising=False)
-    monkeypatch.setattr(racecheck.engine, "Engine", world.engine)
+    monkeypatch.setattr(racecheck.scenario.reference, "Engine", world.engine)
     return world
 
 
@@ -122,6 +122,31 @@ def test_a_runner_that_no_scenario_has(small: ScenarioFile) -> None:
         UsageError, match=r"^--runner eager: no scenario here .*; write one of main, piecewise$"
     ):
         plan_all([small], Overrides(runner="eager"))
+
+
+def test_other_slots_cover_the_run_ahead(tmp_path: Path) -> None:
+    """Two slots race at run-ahead two; a row of one runner must not be about the others then."""
+    file = load(write_scenario(tmp_path, SCENARIO.replace("steps = 12", "steps = 12\nrun_ahead = 2")))
+    assert plan_rows(file, Overrides(runner="main", slots=2))[0].all_slots() == {
+        "main": 2, "piecewise": 3, "eager": 3,
+    }  # fmt: skip
+
+
+def test_rows_run_walks_otherwise(tmp_path: Path) -> None:
+    """As their runner's table says; the others as the model has it."""
+    moved = SCENARIO.replace("[runners.main.", '[runners.main]\nwalks = { "a.b" = "eager" }\n[runners.main.')
+    rows = plan_rows(load(write_scenario(tmp_path, moved)), Overrides())
+    assert [dict(row.walks) for row in rows] == [{"a.b": "eager"}] * 2 + [{}]
+
+
+def test_a_walk_that_does_not_exist(tmp_path: Path) -> None:
+    """The line of the scenario that names it, and the walks there are."""
+    moved = SCENARIO.replace("[runners.main.", '[runners.main]\nwalks = { "a.b" = "eager" }\n[runners.main.')
+    file = load(write_scenario(tmp_path, moved))
+    with pytest.raises(
+        ScenarioError, match=r"small.toml:15: runners.main.walks: .*'a.b'; its walks are .*talker.decode"
+    ):
+        run_row(plan_rows(file, Overrides())[0], References())
 
 
 def test_the_other_runners_are_kept_safe(small: ScenarioFile) -> None:
@@ -217,6 +242,25 @@ def test_a_clean_verdict_with_wrong_tokens_is_not_ok(small: ScenarioFile, world:
     assert not row.ok
 
 
+def test_a_lost_token_is_a_witness(small: ScenarioFile, world: World) -> None:
+    """Where neither run was cut off, both must be of one length."""
+    world.tokens = {"r0": [(1, 2)], "r1": [(5, 6)], "r2": []}
+    row = run_row(plan_rows(small, Overrides(slots=2))[0], References())
+    assert [(w.request, w.position, w.expected, w.found) for w in row.witness] == [("r0", 1, (3, 4), ())]
+    cut = run_row(plan_rows(small, Overrides(slots=2, steps=1))[0], References())
+    assert not cut.witness
+
+
+def test_a_cancelled_request_may_get_less(tmp_path: Path, world: World) -> None:
+    """How much depends on when its client left; what it got must be right all the same."""
+    leaves = "max = 4 }\ncancel = { every = 1, after = { min = 1, max = 2 } }"
+    file = load(write_scenario(tmp_path, SCENARIO.replace("max = 4 }", leaves)))
+    world.tokens = {"r0": [(1, 2)], "r1": [], "r2": []}
+    assert not run_row(plan_rows(file, Overrides(slots=2))[0], References()).witness
+    world.tokens = {"r0": [(1, 9)], "r1": [], "r2": []}
+    assert run_row(plan_rows(file, Overrides(slots=2))[0], References()).witness
+
+
 def test_nothing_rewritten_is_inconclusive(small: ScenarioFile, world: World) -> None:
     """The row says why."""
     world.verdict = "inconclusive"
@@ -268,13 +312,26 @@ def test_progress_is_told_for_every_step(small: ScenarioFile, world: World) -> N
 # -- the real thing ------------------------------------------------------------------------------
 
 
-def test_piecewise_with_one_slot_races_for_real() -> None:
-    """The shipped scenario's exposed case: a race on the named buffer, and tokens that witness it."""
-    file = load(ROOT / "scenarios" / "qwen3-tts.toml")
-    [plan] = plan_rows(file, Overrides(runner="piecewise", slots=1, steps=20))
-    row = run_row(plan, References())
-    assert (row.verdict, row.buffer) == ("race", "code_predictor_sampler.gather_indices")
-    assert row.findings[0].certain
-    assert row.findings[0].repair
-    assert row.witness
-    assert not row.ok
+@pytest.mark.parametrize(
+    ("name", "runner", "slots"),
+    [
+        ("qwen3-tts", "piecewise", 1),
+        ("orpheus", "main", 1),
+        ("orpheus", "main", 2),
+        ("qwen3-omni", "piecewise", 1),
+    ],
+)
+def test_shipped_rows_come_to_what_they_expect(name: str, runner: str, slots: int) -> None:
+    """The cheap ones of each scenario: the buffers that race, and what the slots cost."""
+    file = load(ROOT / "scenarios" / f"{name}.toml")
+    [plan] = [row for row in plan_rows(file, Overrides(runner=runner)) if row.slots == slots]
+    row = run_row(plan, REFERENCES)
+    assert row.ok, row.problem or row.reason
+    assert row.verdict == ("race" if slots == 1 else "clean")
+    if row.findings:
+        assert row.findings[0].certain
+        assert row.findings[0].repair
+    assert {cost.slots for cost in row.costs if runner in cost.needs} <= {plan.slots, plan.other_slots}
+
+
+REFERENCES = References()

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from samples import SCENARIO, TRACE, write_scenario
 
-from racecheck.engine import preset
+from racecheck.engine import Request, preset
 from racecheck.errors import ScenarioError
+from racecheck.scenario.draw import Arrival
 from racecheck.scenario.load import load
-from racecheck.scenario.workload import Arrival, build_requests, read_arrivals
+from racecheck.scenario.workload import build_requests, read_arrivals
 
 SPEC = preset("qwen3-tts", "tiny")
 
@@ -49,6 +51,64 @@ def test_everything_is_drawn_from_the_seed(tmp_path: Path) -> None:
     file = load(write_scenario(tmp_path))
     assert build_requests(file, 7, SPEC) == build_requests(file, 7, SPEC)
     assert build_requests(file, 7, SPEC) != build_requests(file, 8, SPEC)
+
+
+def with_table(tmp_path: Path, line: str, requests: int = 3) -> list[Request]:
+    """The requests of the sample with one more line in its workload, of the omni model."""
+    text = SCENARIO.replace("min = 2, max = 3", "min = 6, max = 7")
+    text = text.replace("max = 4 }", f"max = 4 }}\n{line}").replace("requests = 3", f"requests = {requests}")
+    text = text.replace("new_tokens = {", "new_tokens = { min = 3,")
+    return build_requests(load(write_scenario(tmp_path, text)), 0, preset("qwen3-omni", "tiny"))
+
+
+def test_media_come_in_their_share(tmp_path: Path) -> None:
+    """Every request has one medium or none, in segments of the lengths that were asked for."""
+    audio = "{ share = 0.5, segments = { min = 1, max = 2 }, tokens = { min = 3, max = 8 }, multiple_of = 4 }"
+    vision = "{ share = 0.5, tokens = { min = 8, max = 16 }, multiple_of = 8 }"
+    requests = with_table(tmp_path, f"media = {{ audio = {audio}, vision = {vision} }}", 4)
+    assert {request.medium for request in requests} == {"audio", "vision"}
+    for request in requests:
+        lengths = {"audio": {4, 8}, "vision": {8, 16}}[request.medium]
+        assert set(request.segments) <= lengths
+        assert 1 <= len(request.segments) <= 2
+
+
+def test_some_clients_hang_up(tmp_path: Path) -> None:
+    """Every so-many-th, after a number of steps in the range; nothing else of the workload changes."""
+    requests = with_table(tmp_path, "cancel = { every = 2, after = { min = 3, max = 4 } }", 4)
+    assert [request.cancel_after is None for request in requests] == [True, False, True, False]
+    assert all(request.cancel_after in (None, 3, 4) for request in requests)
+    plain = with_table(tmp_path, "", 4)
+    assert [replace(request, cancel_after=None) for request in requests] == plain
+
+
+def test_groups_begin_alike(tmp_path: Path) -> None:
+    """The groups take turns; behind the prefix each request has tokens of its own."""
+    first, second, third, fourth = (
+        request.text for request in with_table(tmp_path, "prefix = { groups = 2, tokens = 2 }", 4)
+    )
+    assert first[:2] == third[:2] != second[:2]
+    assert second[:2] == fourth[:2]
+    assert first[2:6] != third[2:6]
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        (
+            "media.audio = { share = 1, tokens = { min = 5, max = 5 } }",
+            "audio comes in segments of a multiple of 4",
+        ),
+        (
+            "media.vision = { share = 1, tokens = { min = 40, max = 40 } }",
+            "the sum of segments must lie in 1..32",
+        ),
+    ],
+)
+def test_media_that_the_model_cannot_take(tmp_path: Path, line: str, wrong: str) -> None:
+    """One line that names the request."""
+    with pytest.raises(ScenarioError, match=rf"small.toml:6: workload: request r\d: .*{wrong}"):
+        with_table(tmp_path, line)
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ class Resource:
 
     #: The plan needs nothing that the previous step computes, so it may be made while that step runs.
     supports_preplan = True
-    #: The plan rewrites host memory that a queued copy may still have to read: one slot is never enough.
+    #: The plan rewrites host memory that a queued copy may still have to read, when the host runs ahead.
     force_double_buffer = True
 
     def __init__(self, name: str) -> None:

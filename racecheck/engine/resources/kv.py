@@ -44,6 +44,7 @@ class KV(Resource):
         self._head_starts = page_size * torch.arange(self.heads, device="cuda")  # [K]
         self._free = deque(range(SINK_PAGE + 1, self.num_pages))
         self._pages: dict[str, list[int]] = {}
+        self._cached: dict[str, int] = {}  # request -> positions of a prefix that it found
         self._users: Counter[int] = Counter()
         self._prefixes: dict[tuple[int, ...], int] = {}  # tokens from the start -> their last page
 
@@ -86,11 +87,17 @@ class KV(Resource):
         self._users.update(pages)
         for at in range(len(shared), len(prompt) // self.page_size):
             self._prefixes.setdefault(tuple(prompt[: (at + 1) * self.page_size]), pages[at])
-        return len(shared) * self.page_size
+        self._cached[request_id] = len(shared) * self.page_size
+        return self._cached[request_id]
+
+    def cached(self, request_id: str) -> int:
+        """How many of the request's positions were cached when it got its pages."""
+        return self._cached[request_id]
 
     def release(self, request_id: str) -> None:
         """Take back the pages of one request, unless others share them."""
         pages = self._pages.pop(request_id, [])
+        self._cached.pop(request_id, None)
         self._users.subtract(pages)
         free = {page for page in pages if not self._users[page]}
         self._free.extend(page for page in pages if page in free)

@@ -20,12 +20,13 @@ class PiecewiseRunner(GraphRunner):
     """Runs `outer` eagerly in its own rotation of `outer_slots`, and replays the region.
 
     The region plans its own resources when the forward reaches it. By then the eager layers are queued,
-    so this copy is read late: of all staged rows these are the most exposed.
+    so this copy is read late: of all staged rows these are the most exposed. `inputs` are the static tensors
+    that the graphs read: who shares those, shares these.
     """
 
     kind: str = "piecewise"
     outer_slots: int
-    inputs: tuple[Tensor, ...] = field(default=(), init=False)
+    inputs: list[Tensor] = field(default_factory=list)
     sizes: dict[Shape, tuple[int, ...]] = field(default_factory=dict, init=False)  # rows of each input
 
     def opens(self) -> Iterable[tuple[str, str, int, Sequence[Resource]]]:
@@ -39,7 +40,7 @@ class PiecewiseRunner(GraphRunner):
         """Run once, and make the region's static inputs if this is the first, largest bucket."""
         values = self.walk.outer(bucket, EAGER, 0)
         if not self.inputs:
-            self.inputs = tuple(torch.zeros_like(value) for value in values)
+            self.inputs += (torch.zeros_like(value) for value in values)
         self.sizes[bucket] = tuple(value.shape[0] for value in values)
         self.walk.region(bucket, self.walk.label, 0, *values)
 

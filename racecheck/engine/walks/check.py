@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from racecheck.engine.errors import RequestError
-from racecheck.engine.models.spec import Limits
+from racecheck.engine.models.spec import EncoderSpec, Limits
 from racecheck.engine.request import Request
+
+#: Segments that one step may pack.
+MAX_SEGMENTS = 64
 
 
 def check(request: Request, limits: Limits, vocab: int) -> None:
@@ -31,3 +34,17 @@ def text_only(request: Request) -> None:
     """Raise `RequestError` if `request` comes with sound or pictures."""
     if request.medium != "text" or request.segments:
         raise RequestError(f"request {request.id}: this model takes no {request.medium}, only text")
+
+
+def check_segments(request: Request, encoder: EncoderSpec | None) -> None:
+    """Raise `RequestError` unless `encoder` can take the segments of `request`; None: there is no encoder."""
+    if encoder is None:
+        raise RequestError(f"request {request.id}: this model takes no {request.medium}")
+    require(request, "the number of segments", len(request.segments), 1, MAX_SEGMENTS)
+    require(request, "the sum of segments", sum(request.segments), 1, max(encoder.buckets))
+    for length in request.segments:
+        if length < 1 or length % encoder.segment:
+            raise RequestError(
+                f"request {request.id}: {request.medium} comes in segments of a multiple of "
+                f"{encoder.segment} tokens, not of {length}"
+            )

@@ -74,6 +74,10 @@ class DecoderParts:
         for resource in (*self.outer, self.sampler):
             resource.admit(request, row)
         self.history.admit(request, row)
+        cached = self.kv.cached(request.id)
+        if cached:  # no step will read these tokens, and they count as given all the same
+            rows = torch.full((cached,), row, device="cuda")
+            self.sampler.track(rows, self.history.text(rows, torch.arange(cached, device="cuda")))
 
     def finish(self, batch: Batch, is_padded: bool) -> None:
         """Tokens are stored: say where."""

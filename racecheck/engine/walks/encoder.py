@@ -11,9 +11,7 @@ from racecheck.engine.models.layers import Weights
 from racecheck.engine.models.spec import EncoderSpec
 from racecheck.engine.request import Batch, Request, Shape
 from racecheck.engine.runners import Walk
-
-#: Segments that one step may pack.
-MAX_SEGMENTS = 64
+from racecheck.engine.walks.check import MAX_SEGMENTS
 
 
 class EncoderNode:

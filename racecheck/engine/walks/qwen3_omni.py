@@ -25,7 +25,7 @@ from racecheck.engine.node import Node
 from racecheck.engine.request import Request, Shape, Stage
 from racecheck.engine.resources import KV
 from racecheck.engine.runners import Walk
-from racecheck.engine.walks.check import check, require
+from racecheck.engine.walks.check import check, check_segments, require
 from racecheck.engine.walks.codec import CodecNode
 from racecheck.engine.walks.decoder import one_each, packed
 from racecheck.engine.walks.encoder import EncoderNode
@@ -119,6 +119,9 @@ class Qwen3Omni(Model):
     def check(spec: Qwen3OmniSpec, request: Request) -> None:
         """Raise `RequestError` unless `spec` can serve `request`."""
         check(request, spec.thinker.limits, spec.text_vocab)
+        encoders = {"audio": spec.audio, "vision": spec.vision}
+        if request.medium != "text":
+            check_segments(request, encoders.get(request.medium))
         media = media_tokens(spec, request)
         most = max(spec.thinker.limits.prefill_tokens)
         require(request, "prompt_tokens with its medium", media + request.prompt_tokens, 1, most)
