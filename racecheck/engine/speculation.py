@@ -36,7 +36,7 @@ class Speculation:
         """Plan `batch` on the plan thread, if its runner can be planned ahead."""
         if not node.preplans(batch):
             return
-        self._group.broadcast(f"plan {batch.step} {batch.walk}")
+        self._group.broadcast(f"plan ahead {batch.step} {batch.walk}")
         turn = node.declare(batch)
         self._guess = Guess(node, batch, turn, plan.submit(node.plan, batch, turn))
 
