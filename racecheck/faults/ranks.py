@@ -1,7 +1,7 @@
 """Faults of several ranks, and the failing capture that one of them needs to show.
 
-    capture-break   Parts(main=BreakingMain); safe twin, with the same failing capture: Parts(main=FailingMain)
-    leader-ahead    Parts(speculation=LeaderAhead); safe twin: Parts()
+capture-break   Parts(main=BreakingMain); safe twin, with the same failing capture: Parts(main=FailingMain)
+leader-ahead    Parts(speculation=LeaderAhead); safe twin: Parts()
 """
 
 from __future__ import annotations

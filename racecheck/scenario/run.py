@@ -18,7 +18,7 @@ from racecheck.trace import subscribe
 from racecheck.trace.file import TraceWriter
 
 if TYPE_CHECKING:  # the engine imports torch, which takes seconds
-    from racecheck.engine import ModelSpec, Request
+    from racecheck.engine import Batch, ModelSpec, Request
 
 RUNNERS = ("main", "piecewise", "eager")
 DEVICES = ("virtual", "cuda")
@@ -136,7 +136,7 @@ class References:
             with _device("eager" if plan.device == "virtual" else None):
                 self._known[key] = _run_engine(
                     plan, requests, on_step and (lambda: on_step("reference")), run_ahead=0, slots={}
-                )
+                )[0]
         return self._known[key]
 
 
@@ -196,7 +196,7 @@ def _audited(plan: RowPlan, requests: Sequence[Request], on_step: Callable[[], N
     tokens: dict[str, Tokens] = {}
     audit = reason = None
     try:
-        with _device(plan.lag), racecheck.audit() as audit:
+        with _device(plan.lag, plan.file.scenario.ranks), racecheck.audit() as audit:
             tokens = _run_ahead(plan, requests, on_step)
     except Exception as error:
         # A corrupted index may well end the run; the race that corrupted it is the news then.
@@ -239,14 +239,17 @@ def check(file: ScenarioFile) -> None:
     build_requests(file, file.scenario.seed, model_spec(file))
 
 
-def _device(lag: str | None) -> AbstractContextManager[object]:
-    return nullcontext() if lag is None else racecheck.virtual_cuda(lag=lag)
+def _device(lag: str | None, devices: int = 1) -> AbstractContextManager[object]:
+    return nullcontext() if lag is None else racecheck.virtual_cuda(lag=lag, devices=devices)
 
 
 def _run_ahead(plan: RowPlan, requests: Sequence[Request], on_step: Callable[[], None]) -> dict[str, Tokens]:
-    return _run_engine(
-        plan, requests, on_step, run_ahead=plan.file.scenario.run_ahead, slots=plan.all_slots()
+    """The tokens of all ranks, which are those of the first, or of one that differs from it."""
+    scenario = plan.file.scenario
+    first, *others = _run_engine(
+        plan, requests, on_step, run_ahead=scenario.run_ahead, slots=plan.all_slots(), ranks=scenario.ranks
     )
+    return next((tokens for tokens in others if tokens != first), first)
 
 
 def _run_engine(
@@ -256,9 +259,21 @@ def _run_engine(
     *,
     run_ahead: int,
     slots: dict[str, int],
-) -> dict[str, Tokens]:
+    ranks: int = 1,
+) -> list[dict[str, Tokens]]:
+    """The tokens of each rank."""
     from racecheck.engine import Engine, EngineConfig
 
     spec = model_spec(plan.file)
-    engine = Engine(EngineConfig(spec=spec, run_ahead=run_ahead, slots=slots, weight_seed=plan.seed))
-    return dict(engine.run(requests, plan.steps, on_step and (lambda batch: on_step())))
+    config = EngineConfig(spec=spec, run_ahead=run_ahead, slots=slots, weight_seed=plan.seed)
+
+    def told(batch: Batch) -> None:
+        if on_step is not None:
+            on_step()
+
+    if ranks == 1:
+        return [dict(Engine(config).run(requests, plan.steps, told))]
+    from racecheck.engine.launch import run_ranks
+
+    served = run_ranks(config, requests, ranks, steps=plan.steps, on_step=told)
+    return [dict(tokens) for tokens in served]

@@ -46,7 +46,7 @@ class World:
         self.evidence = make_evidence()
 
     @contextmanager
-    def virtual_cuda(self, lag: str) -> Iterator[None]:
+    def virtual_cuda(self, lag: str, devices: int = 1) -> Iterator[None]:
         """Remember the lag."""
         self.calls.append(("lag", lag))
         yield
