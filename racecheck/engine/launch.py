@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pickle
 import tempfile
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import torch
 from torch._C._distributed_c10d import TCPStore
-from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException, spawn
+from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException, start_processes
 
 from racecheck.engine.config import EngineConfig, Parts
 from racecheck.engine.engine import Engine
@@ -58,9 +59,8 @@ def run_ranks(
 
     `group` is "local": a thread and a device for each rank, under whatever context is open; or "gloo" or
     "nccl": a process for each rank, which enters `around()` first, for example
-    `functools.partial(racecheck.virtual_cuda, lag="latest")`. Processes are spawned: what they get must be
-    picklable, and a script needs its `if __name__ == "__main__"`. `on_step(batch)` is called for rank 0, by
-    a local group only.
+    `functools.partial(racecheck.virtual_cuda, lag="latest")`. What processes get must be picklable, and a
+    script needs its `if __name__ == "__main__"`. `on_step(batch)` is called for rank 0 of a local group.
 
     Raises:
         CollectiveMismatch: ranks made different calls. An error that made one leave is raised instead.
@@ -88,7 +88,7 @@ def _local(size: int) -> Sequence[Group]:
             f"{size} ranks in one process need {size} devices, and there are {have}; "
             f"on the virtual device write virtual_cuda(devices={size})"
         )
-    return LocalGroup.create(size)
+    return LocalGroup.create(size) if size > 1 else [Group()]
 
 
 class _Outcome(threading.Thread):
@@ -130,9 +130,11 @@ def _judge(outcomes: Sequence[Tokens | BaseException]) -> list[Tokens]:
 
 def _spawn(job: Job, size: int, backend: str, folder: Path) -> list[Tokens]:
     """A process for each rank. The store they compare their calls in is this process's."""
+    # A server imports torch once, starts no device, and forks every rank.
+    multiprocessing.set_forkserver_preload(["__main__", __name__])
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     try:
-        spawn(_process, (size, job, backend, store.port, folder), nprocs=size)
+        start_processes(_process, (size, job, backend, store.port, folder), size, start_method="forkserver")
     except ProcessExitedException as error:
         raise RankLost(
             f"the process of rank {error.error_index} has ended with exit code {error.exit_code} and said "
