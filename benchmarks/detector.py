@@ -24,6 +24,7 @@ from racecheck.detect import Detector
 from racecheck.trace import records as r
 
 SIZES = (10_000, 100_000, 1_000_000)
+LABELLED = 100_000  # records of a run with labels and wants
 REPEATS = 3
 THREADS, STREAMS, BUFFERS, SIZE = 3, 4, 64, 4096
 LOC = r.Loc("engine.py", 1, "step")
@@ -34,8 +35,8 @@ def span(buffer: int, lo: int = 0, hi: int = SIZE) -> r.Span:
     return buffer * 0x10000 + lo, buffer * 0x10000 + hi
 
 
-def records() -> Iterator[r.Record]:
-    """The endless run. It is free of races."""
+def records(*, labels: bool = False) -> Iterator[r.Record]:
+    """The endless run. It is free of races. With `labels` every staged row is named and its twin wanted."""
     for buffer in range(BUFFERS):
         kind = "device" if buffer % 2 else "pinned"
         yield r.Alloc(
@@ -50,8 +51,19 @@ def records() -> Iterator[r.Record]:
     yield r.Capture(thread="main", loc=LOC, graph="g", nodes=nodes)
     step = 0
     while True:
-        yield from _step(step)
+        yield from _labelled(step) if labels else _step(step)
         step += 1
+
+
+def _labelled(step: int) -> Iterator[r.Record]:
+    """The step with a label after each host write and a want after each copy of a staged row."""
+    for record in _step(step):
+        yield record
+        said = {"thread": record.thread, "loc": LOC, "mark": record.mark, "value": f"plan {step}"}
+        if isinstance(record, r.HostAccess):
+            yield r.Label(span=record.writes[0], **said)
+        if isinstance(record, r.DeviceOp) and record.node.kind == "h2d":
+            yield r.Want(span=record.node.writes[0], **said)
 
 
 def _step(step: int) -> Iterator[r.Record]:
@@ -86,9 +98,9 @@ def _step(step: int) -> Iterator[r.Record]:
     yield r.Signal(thread=thread, loc=LOC, name=("step", step % 2))
 
 
-def measure(size: int) -> dict[str, float]:
+def measure(size: int, *, labels: bool = False) -> dict[str, float]:
     """Seconds and peak memory of one run over `size` records, fed in batches made outside the clock."""
-    source, detector = records(), Detector()
+    source, detector = records(labels=labels), Detector()
     seconds, fed = 0.0, 0  # of this core: others may be at work on the machine
     gc.collect()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -106,26 +118,26 @@ def measure(size: int) -> dict[str, float]:
 
 def main() -> None:
     """Each size in processes of its own, so that peaks do not mix; medians of three."""
-    if len(sys.argv) == 2:
-        print(json.dumps(measure(int(sys.argv[1]))))
+    if len(sys.argv) > 1:
+        print(json.dumps(measure(int(sys.argv[1]), labels="labels" in sys.argv)))
         return
     rows = []
-    for size in SIZES:
+    for size, *labels in (*((size,) for size in SIZES), (LABELLED, "labels")):
+        command = [sys.executable, __file__, str(size), *labels]
         runs = [
-            json.loads(
-                subprocess.run([sys.executable, __file__, str(size)], capture_output=True, check=True).stdout
-            )
+            json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
             for _ in range(REPEATS)
         ]
         seconds = statistics.median(run["seconds"] for run in runs)
         rows.append({
             "records": size,
+            "labels": bool(labels),
             "seconds": round(seconds, 3),
             "records_per_second": round(size / seconds),
             "peak_mib": round(statistics.median(run["peak_kib"] for run in runs) / 1024, 1),
         })  # fmt: skip
         print(rows[-1])
-    ratios = [round(later["seconds"] / earlier["seconds"], 2) for earlier, later in pairwise(rows)]
+    ratios = [round(later["seconds"] / earlier["seconds"], 2) for earlier, later in pairwise(rows[:-1])]
     print(f"10 times the records take {ratios} times as long")
     record = {
         "date": date.today().isoformat(),

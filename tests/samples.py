@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from racecheck.detect.evidence import BufferEvidence, Evidence
+from racecheck.detect.evidence import BufferEvidence, Evidence, Stall
 from racecheck.detect.finding import Finding, Side
 from racecheck.report import Expected, Row, WrongTokens
 from racecheck.trace.records import Loc, Mark
@@ -79,6 +80,12 @@ def make_evidence(rewrites: int = 6, open_windows: int = 2) -> Evidence:
     reasons = Counter({"event sync at engine/loop.py:7": rewrites})
     evidence.buffers["sampler.rows"] = BufferEvidence(rewrites, open_windows, {0, 1}, rewrites + 1, reasons)
     return evidence
+
+
+def make_stall(**changes: Any) -> Stall:
+    """A wait for a copy of the same step, eight copies back."""
+    wait, copy = Loc("engine/ring.py", 12, "stage"), Loc("engine/ring.py", 15, "stage")
+    return replace(Stall("event sync", wait, "h2d copy", copy, 20, 8, {"kv.ring"}), **changes)
 
 
 def make_row(verdict: str = "clean", expected: Expected | str | None = None, **changes: Any) -> Row:

@@ -52,9 +52,10 @@ def test_a_hang_has_a_title_too():
     with racecheck.audit() as audit:
         for rank, name in enumerate(("all_reduce", "all_gather")):
             emit(Collective(thread="main", rank=rank, name=name))
-    with pytest.raises(RaceFound, match=r"^ranks issue different collectives$"):
+    with pytest.raises(RaceFound, match=r"^hang/collective-vs-collective on collectives\nfirst "):
         audit.assert_clean()
-    assert audit.report() == "verdict: hang\n\nranks issue different collectives\n"
+    assert audit.report().startswith("verdict: hang\n\nhang/collective-vs-collective on collectives\n")
+    assert repr(audit) == "<Audit: hang, findings: 1, rewrites checked: 0>"
 
 
 def test_report_of_each_verdict():

@@ -64,6 +64,8 @@ def check(
     else:
         for finding in detector.findings:
             print(describe_finding(finding))
+        for stall in detector.evidence.stalls:
+            print(f"stall: {stall}")
         print(f"verdict: {verdict}; {len(trace)} records, rewrites checked: {detector.evidence.rewrites}")
     return 2 if damage else _CODES.get(verdict, 1)
 

@@ -35,7 +35,7 @@ class Stall:
     loc: r.Loc
     waited_for: str
     waited_loc: r.Loc
-    count: int = 0
+    count: int = 0  # of those after which further work was issued
     back: int = 0  # 0: its own work; else at closest the so-many-th last from that line
     buffers: set[str] = field(default_factory=set)  # whose rewrite the wait allowed
     record: r.Record | None = field(default=None, repr=False, compare=False)  # the latest occurrence
@@ -43,10 +43,11 @@ class Stall:
     def __str__(self) -> str:
         times = f"{self.count} time{'s' if self.count != 1 else ''}"
         noun = {"copy": "copies", "replay": "replays"}.get(self.waited_for.split()[-1], "kernels")
-        far = f" {self.back} {noun} back" if self.back > 1 else ""
-        what = f"the {self.waited_for} at {self.waited_loc}{far}" if self.back else "the call's own work"
+        far = f"{self.back} {noun} back in" if self.back > 1 else "of"
+        what = f"the {self.waited_for} at {self.waited_loc}, {far} the same step"
+        what = what if self.back else "what it issued itself"
         allows = f"; it allows rewriting {', '.join(sorted(self.buffers))}" if self.buffers else ""
-        return f"{self.what} at {self.loc}, {times}: waits for {what}, of the same step{allows}"
+        return f"{self.what} at {self.loc}, {times}: waits for {what}{allows}"
 
 
 class Evidence:
@@ -56,7 +57,7 @@ class Evidence:
         self.buffers: dict[str, BufferEvidence] = {}
         self.device_rewrites = 0  # device memory that one stream wrote after another chain had used it
         self.staging_used = False  # did device work ever touch host memory?
-        self.stalls: dict[tuple[str, r.Loc, r.Loc], Stall] = {}  # by what waits where, and for which line
+        self.held: dict[tuple[str, r.Loc, r.Loc], Stall] = {}  # by what waits where, and for which line
         self._last_use: dict[str, dict[int, Access]] = {}  # buffer -> first byte -> latest device read
         self._counted: dict[str, Access] = {}  # buffer -> the access counted last, as it may span ranges
 
@@ -64,6 +65,14 @@ class Evidence:
     def rewrites(self) -> int:
         """Rewrites of all buffers."""
         return sum(buffer.rewrites for buffer in self.buffers.values())
+
+    @property
+    def stalls(self) -> list[Stall]:
+        """Waits that held up further work, the most frequent first."""
+        return sorted(
+            (stall for stall in self.held.values() if stall.count),
+            key=lambda stall: (-stall.count, stall.loc, stall.what, stall.waited_loc),
+        )
 
     def declare(self, owner: Object) -> None:
         """A named staging buffer exists: it is listed even if the run never rewrites it."""
@@ -113,7 +122,7 @@ class Evidence:
             for use in self._last_use.get(owner.group, {}).values()
         ):
             entry.open_windows += 1
-        for stall in self.stalls.values():
+        for stall in self.held.values():
             if any(cause is stall.record for cause in causes):
                 stall.buffers.add(owner.group)
         for prior, cause in zip(priors, causes, strict=True):

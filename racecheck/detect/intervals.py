@@ -32,14 +32,17 @@ class Intervals(Generic[T]):
     def put(self, span: Span, value: T) -> None:
         """All of `span` has `value` from now on."""
         lo, hi = span
-        if lo < hi:
-            self._replace(lo, hi, [(lo, hi, value)])
-
-    def remove(self, span: Span) -> None:
-        """Nothing is said of `span` any more."""
-        lo, hi = span
-        if lo < hi and self.read(span):
-            self._replace(lo, hi, [])
+        if lo >= hi:
+            return
+        first, last = self._overlapping(max(lo - 1, 0), hi + 1)  # neighbours too: they may join
+        old = zip(self._starts[first:last], self._ends[first:last], self._values[first:last], strict=True)
+        parts = list(old)
+        before = [(a, min(b, lo), other) for a, b, other in parts if a < lo]
+        after = [(max(a, hi), b, other) for a, b, other in parts if b > hi]
+        kept = _joined([*before, (lo, hi, value), *after])
+        self._starts[first:last] = [part[0] for part in kept]
+        self._ends[first:last] = [part[1] for part in kept]
+        self._values[first:last] = [part[2] for part in kept]
 
     def _overlapping(self, lo: int, hi: int) -> tuple[int, int]:
         """Indices of the first range that ends after `lo` and of the first that starts at `hi` or later."""
@@ -47,18 +50,6 @@ class Intervals(Generic[T]):
         if first < 0 or self._ends[first] <= lo:
             first += 1
         return first, bisect_left(self._starts, hi, first)
-
-    def _replace(self, lo: int, hi: int, middle: list[tuple[int, int, T]]) -> None:
-        """Put `middle` between what sticks out of `lo` to `hi` on both sides."""
-        first, last = self._overlapping(max(lo - 1, 0), hi + 1)  # neighbours too: they may join
-        old = zip(self._starts[first:last], self._ends[first:last], self._values[first:last], strict=True)
-        parts = list(old)
-        before = [(a, min(b, lo), value) for a, b, value in parts if a < lo]
-        after = [(max(a, hi), b, value) for a, b, value in parts if b > hi]
-        kept = _joined([*before, *middle, *after])
-        self._starts[first:last] = [part[0] for part in kept]
-        self._ends[first:last] = [part[1] for part in kept]
-        self._values[first:last] = [part[2] for part in kept]
 
 
 def _joined(parts: Iterable[tuple[int, int, T]]) -> list[tuple[int, int, T]]:

@@ -1,8 +1,9 @@
 """Waits that keep the host from running ahead: well ordered, and still time lost.
 
 A host wait is a stall when it holds the host for device work of the step the host is in, before anything of
-a later step was issued. A completion wait for an earlier step is how run-ahead is bounded, and no stall.
-Steps are those of `racecheck.mark`: without marks nothing is claimed.
+a later step was issued, and work comes after it that had to wait so long: the last wait of a run holds
+nothing up. A completion wait for an earlier step is how run-ahead is bounded, and no stall. Steps are those
+of `racecheck.mark`: without marks nothing is claimed.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class Stalls:
         self._evidence = evidence
         self._counts: dict[r.Loc, int] = {}
         self._events: dict[Hashable, Covered] = {}
+        self._open: list[Stall] = []  # held the host, and nothing was issued since
+        self._issued = 0  # how much work there was then
         #: To be called before the ordering accounts for the record.
         self.handlers: dict[type, Callable[[Any], None]] = {
             r.EventRecord: self._recorded,
@@ -46,10 +49,12 @@ class Stalls:
 
     def blocked(self, record: r.DeviceOp) -> None:
         """The call that issued `record` returned only when that was done."""
+        self._count()
         if record.mark.step is not None:
             self._hold(record, record, 0)
 
     def _recorded(self, record: r.EventRecord) -> None:
+        self._count()
         stream = self._ordering.stream(record.stream)
         work = stream.last
         if work is None or work.mark.step is None:
@@ -62,6 +67,7 @@ class Stalls:
         self._events.pop(record.event, None)
 
     def _waited(self, record: r.Acquire) -> None:
+        self._count()
         if record.how != "sync" or record.mark.step is None:
             return
         host = self._ordering.thread(record.thread)
@@ -83,10 +89,21 @@ class Stalls:
         if step is None or work.mark.step != step or self._later_than(step):
             return
         fresh = Stall(_wait_name(wait), wait.loc, _work_name(work), work.loc)
-        stall = self._evidence.stalls.setdefault((fresh.what, wait.loc, work.loc), fresh)
-        stall.back = min(stall.back, back) if stall.count else back
-        stall.count += 1
+        stall = self._evidence.held.setdefault((fresh.what, wait.loc, work.loc), fresh)
+        stall.back = back if stall.record is None else min(stall.back, back)
         stall.record = wait
+        self._open.append(stall)
+        self._issued = self._work_so_far()
+
+    def _count(self) -> None:
+        """Waits count once work was issued after them."""
+        if self._open and self._work_so_far() > self._issued:
+            for stall in self._open:
+                stall.count += 1
+            self._open.clear()
+
+    def _work_so_far(self) -> int:
+        return sum(stream.clock for stream in self._ordering.streams.values())
 
     def _later_than(self, step: int) -> bool:
         """Is the latest work of some stream of a later step? Then the host is ahead already."""

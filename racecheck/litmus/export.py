@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from racecheck.detect import Detector
 from racecheck.errors import UsageError
+from racecheck.litmus.said import Said, Unsayable
 from racecheck.trace import records as r
 
 _EXPECT = {"race": "RACE", "stale": "STALE", "hang": "HANG"}
@@ -29,8 +30,10 @@ def export(trace: Sequence[r.Record], title: str = "exported from a trace") -> s
     writer = _Writer(trace)
     for number, record in enumerate(trace, 1):
         try:
-            body = list(writer.lines(record))
-        except _Unsayable as error:
+            body = list(writer.lines(record, lines))
+            if number == len(trace):
+                writer.said.end()
+        except Unsayable as error:
             raise UsageError(
                 f"record {number} ({record.loc}): {error} has no litmus form; export a shorter trace"
             ) from None
@@ -38,10 +41,6 @@ def export(trace: Sequence[r.Record], title: str = "exported from a trace") -> s
         prefix = "" if plain else f"[{writer.thread(record.thread)}] "
         lines += [prefix + line for line in body]
     return "\n".join(lines) + "\n"
-
-
-class _Unsayable(Exception):
-    """What cannot be said."""
 
 
 class _Writer:
@@ -53,10 +52,19 @@ class _Writer:
         self._recorded: set[Hashable] = set()
         self._signals: dict[Hashable, str] = {}
         self._pending: list[str] = []
+        self.said = Said(trace, self._ref, self._name)
 
-    def lines(self, record: r.Record) -> Iterator[str]:
-        """The operations that say `record`; allocations they need come first."""
+    def lines(self, record: r.Record, before: list[str]) -> Iterator[str]:
+        """The operations that say `record`; allocations they need come first.
+
+        A label adds a word to the last line of those `before`.
+        """
+        if isinstance(record, r.Label):
+            self.said.label(record, before)
+        if isinstance(record, r.Want):
+            self.said.want(record)
         body = list(self._record(record))
+        self.said.add(record, body)
         yield from self._pending
         self._pending = []
         yield from body
@@ -97,7 +105,7 @@ class _Writer:
             case r.Collective(rank=rank, name=name):
                 yield f"rank{rank}: coll {self._name('c', name)}"
             case r.Stale():
-                raise _Unsayable("a stale operand")
+                raise Unsayable("a stale operand")
 
     def _work(self, record: r.DeviceOp) -> Iterator[str]:
         node, stream = record.node, self._stream(record.stream)
@@ -105,14 +113,14 @@ class _Writer:
         reads = node.reads
         if node.any_reads:
             if len(node.any_reads) != 1 or node.reads or node.kind not in ("h2d", "d2h", "d2d"):
-                raise _Unsayable("work that reads several places at any time")
+                raise Unsayable("work that reads several places at any time")
             reads, order = node.any_reads, " order=any"
         if node.call_reads:
             yield from (f"host_read {self._ref(span)}" for span in node.call_reads)
         if node.kind in ("h2d", "d2h", "d2d") and len(reads) == 1 == len(node.writes):
             yield f"{node.kind} {self._copy(reads[0], node.writes[0])} on {stream}{order or ' order=stream'}"
         elif order:
-            raise _Unsayable("work that reads at any time and is no copy")
+            raise Unsayable("work that reads at any time and is no copy")
         else:
             yield f"{self._kernel(node, reads)} on {stream}"
         if record.blocking:
@@ -125,7 +133,7 @@ class _Writer:
                 shown = "" if node.waited else f" order={order}"
                 return f"{node.kind} {self._copy(reads[0], node.writes[0])}{shown}"
         if node.call_reads or node.any_reads or node.waited:
-            raise _Unsayable("captured work that reads out of order and is no copy")
+            raise Unsayable("captured work that reads out of order and is no copy")
         return self._kernel(node, node.reads)
 
     def _copy(self, source: r.Span, target: r.Span) -> str:
@@ -163,7 +171,7 @@ class _Writer:
         line = f"alloc {record.kind} {name}"
         if record.guarded or record.reuse:
             if old is not None and (old[0], old[1]) != (lo, hi):
-                raise _Unsayable("a block recycled in another size")
+                raise Unsayable("a block recycled in another size")
             if old is not None:
                 line += f" aliases {old[2]}" + (" after uses" if record.guarded else "")
         self._buffers.append((lo, hi, name, record.kind))
@@ -173,7 +181,7 @@ class _Writer:
         for lo, hi, name, _ in reversed(self._buffers):
             if lo < span[1] and span[0] < hi:
                 if not (lo <= span[0] and span[1] <= hi):
-                    raise _Unsayable("an access across two allocations")
+                    raise Unsayable("an access across two allocations")
                 return name if span == (lo, hi) else f"{name}[{span[0] - lo}:{span[1] - lo}]"
         lo, hi, kind = next(part for part in self._undeclared if part[0] <= span[0] and span[1] <= part[1])
         name = self._name("b", ("undeclared", lo))

@@ -123,7 +123,7 @@ def evidence_dict(evidence: Evidence) -> dict[str, Any]:
         "rewrites": evidence.rewrites,
         "open_windows": sum(buffer.open_windows for buffer in evidence.buffers.values()),
         "buffers": {name: _buffer(evidence.buffers[name]) for name in sorted(evidence.buffers)},
-        "stalls": [_stall(evidence.stalls[key]) for key in sorted(evidence.stalls)],
+        "stalls": [_stall(stall) for stall in evidence.stalls],
     }
 
 
@@ -159,8 +159,8 @@ def _sum(parts: Iterable[Evidence]) -> Evidence:
             into.staged += buffer.staged
             into.slots |= buffer.slots
             into.ordered_by += buffer.ordered_by
-        for key, stall in part.stalls.items():
-            known = total.stalls.setdefault(key, replace(stall, count=0, buffers=set(), record=None))
+        for key, stall in part.held.items():
+            known = total.held.setdefault(key, replace(stall, count=0, buffers=set(), record=None))
             known.count += stall.count
             known.back = min(known.back, stall.back)
             known.buffers |= stall.buffers

@@ -235,7 +235,7 @@ def _certificate(evidence: Evidence) -> Iterator[RenderableType]:
 
 
 def _stalls(evidence: Evidence) -> Iterator[Text]:
-    for stall in sorted(evidence.stalls.values(), key=lambda stall: (-stall.count, stall.loc)):
+    for stall in evidence.stalls:
         yield Text(f"stall: {stall}", "yellow")
 
 

@@ -213,7 +213,7 @@ def _audited(plan: RowPlan, requests: Sequence[Request], on_step: Callable[[], N
     # A report outlives the run: it must not keep the trace, and through it the device's memory.
     findings = [replace(finding, pairs=[]) for finding in audit.findings]
     evidence = Evidence()
-    evidence.buffers, evidence.stalls = audit.evidence.buffers, audit.evidence.stalls
+    evidence.buffers, evidence.held = audit.evidence.buffers, audit.evidence.held
     return _Outcome(tokens, verdict, reason, findings, evidence)
 
 

@@ -26,7 +26,7 @@ def holds(tensor: torch.Tensor, value: str) -> None:
     captured: call it around a replay, not inside a capture, which would say it once.
 
     Raises:
-        TypeError: `value` is no text, or `tensor` no tensor.
+        TypeError: `value` is no text, or (while somebody listens) `tensor` no tensor.
     """
     _say(Label, "holds", tensor, value)
 
@@ -37,7 +37,7 @@ def wants(tensor: torch.Tensor, value: str) -> None:
     Call it before the launch, copy or replay that reads them; like `holds` it is never captured.
 
     Raises:
-        TypeError: `value` is no text, or `tensor` no tensor.
+        TypeError: `value` is no text, or (while somebody listens) `tensor` no tensor.
     """
     _say(Want, "wants", tensor, value)
 
@@ -45,10 +45,10 @@ def wants(tensor: torch.Tensor, value: str) -> None:
 def _say(record: Callable[..., Label | Want], name: str, tensor: torch.Tensor, value: str) -> None:
     if not isinstance(value, str):
         raise TypeError(f"{name}: the value must be text, not {value!r:.40}; write a name for it")
-    if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"{name}: {tensor!r:.40} is no tensor; name the tensor whose bytes you mean")
     if not listening():
         return
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{name}: {tensor!r:.40} is no tensor; name the tensor whose bytes you mean")
     flush()  # a write that only its bytes betray came before this call
     where = {"thread": thread_name(), "loc": caller(), "mark": current_mark()}
     for span in spans_of(tensor, most=None):

@@ -55,7 +55,7 @@ def virtual_cuda(lag: str | Sequence[int] | Lag = "latest", *, devices: int = 1)
             patched(),
             traced_locks(),
             announcer(lambda: _announce(state)),
-            flusher(state.heap.poll),
+            flusher(lambda: _flush(state)),
             modes(),
         ):
             yield
@@ -66,6 +66,11 @@ def virtual_cuda(lag: str | Sequence[int] | Lag = "latest", *, devices: int = 1)
     finally:
         torch.set_num_threads(threads)
         set_machine(outer)
+
+
+def _flush(state: Machine) -> None:
+    with state.lock:
+        state.heap.poll()
 
 
 def _announce(state: Machine) -> Iterable[r.Record]:

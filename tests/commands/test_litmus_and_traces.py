@@ -193,9 +193,14 @@ def test_run_writes_its_trace(run, tmp_path):
 def test_explain_of_a_hang_and_of_a_stale_operand(run):
     """The first collective that differs; the write that left the wrong value."""
     Path("hang.litmus").write_text("# expect: HANG\nrank0: coll A\nrank1: coll B\n")
-    assert (
-        "ranks differ in collective 1: rank 0: A, rank 1: B" in run("litmus", "--explain", "hang.litmus")[1]
-    )
+    out = run("litmus", "--explain", "hang.litmus")[1]
+    told = "collective 1: rank 0 issues A at hang.litmus:2 and waits for ever; rank 1 issues B instead"
+    assert told in " ".join(out.split())
+    (program,) = json.loads(run("litmus", "--json", "hang.litmus")[1])["programs"]
+    assert program["diverged"] == "ranks differ in collective 1: rank 0: A, rank 1: B"
+    assert [finding["kind"] for finding in program["findings"]] == ["hang"]
+    code, out, _ = run("check", "hang.litmus")
+    assert (code, told in " ".join(out.split()), "verdict: hang" in out) == (1, True, True)
     Path("stale.litmus").write_text(
         "# expect: STALE\nalloc pageable X\nhost_write X as b\nhost_read X want X=a\n"
     )
@@ -203,6 +208,36 @@ def test_explain_of_a_hang_and_of_a_stale_operand(run):
     for words in ("host write at stale.litmus:3", "consumer at stale.litmus:4", "needs a and finds b"):
         assert words in out
     assert "repair" not in out
+
+
+def test_check_tells_stalls(run):
+    """A clean run whose host waits for its own step."""
+    loc, mark = ["loop.py", 3, "step"], {"step": 1}
+    records = [
+        {"record": "host_access", "writes": [[0, 8]]},
+        {"record": "alloc", "span": [0, 8], "name": "P", "kind": "pinned", "buffer": "P"},
+        {
+            "record": "device_op",
+            "stream": "s",
+            "node": {"kind": "h2d", "reads": [[0, 8]], "writes": [[64, 72]]},
+        },
+        {"record": "acquire", "scope": "stream", "target": "s"},
+        {"record": "host_access", "writes": [[0, 8]]},
+        {"record": "device_op", "stream": "s", "node": {"kind": "kernel", "reads": [[64, 72]]}},
+        {"record": "event_record", "event": "e", "stream": "s"},
+    ]
+    lines = [
+        {"format": "racecheck-trace/1"},
+        *({"thread": "main", "loc": loc, "mark": mark, **x} for x in records),
+    ]
+    Path("t.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    code, out, _ = run("check", "t.jsonl")
+    assert code == 0
+    assert out.startswith(
+        "stall: stream sync at loop.py:3, 1 time: waits for the h2d copy at loop.py:3, of the same"
+    )
+    (stall,) = json.loads(run("check", "--json", "t.jsonl")[1])["evidence"]["stalls"]
+    assert (stall["count"], stall["allows_rewriting"]) == (1, ["P"])
 
 
 def test_syncs_of_a_faulty_program_says_so(run):

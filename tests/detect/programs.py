@@ -124,6 +124,18 @@ class Program:
         """Run it."""
         return self._add(r.Replay, "main", graph=graph, stream=stream)
 
+    def label(self, name: str, value: str, *where: int, thread: str = "main") -> Program:
+        """These bytes hold `value` now."""
+        return self._add(r.Label, thread, span=span(name, *where), value=value)
+
+    def want(self, name: str, value: str, *where: int, thread: str = "main") -> Program:
+        """What is issued next needs `value` in these bytes."""
+        return self._add(r.Want, thread, span=span(name, *where), value=value)
+
+    def collective(self, rank: int, name: str) -> Program:
+        """A rank issues a collective, on a thread of its own."""
+        return self._add(r.Collective, f"rank {rank}", rank=rank, name=name)
+
     def judge(self) -> Detector:
         """Feed everything to a fresh detector."""
         detector = Detector()

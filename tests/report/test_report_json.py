@@ -4,7 +4,7 @@ import json
 import re
 from collections import Counter
 
-from samples import make_evidence, make_finding, make_row
+from samples import make_evidence, make_finding, make_row, make_stall
 
 from racecheck.detect.evidence import BufferEvidence
 from racecheck.report import Report
@@ -106,6 +106,25 @@ def test_evidence_of_all_rows_is_summed() -> None:
     }
     assert [row["evidence"]["rewrites"] for row in report["rows"]] == [6, 4]
     assert rows[0].evidence.rewrites == 6, "summing changes no row"
+
+
+def test_stalls_of_all_rows_are_summed() -> None:
+    """One entry a wait, its counts added up; what never held anything up is left out."""
+    rows = []
+    for count, back, buffer in ((3, 8, "ring"), (2, 6, "rows"), (0, 1, "other")):
+        evidence, stall = make_evidence(), make_stall(count=count, back=back, buffers={buffer})
+        if not count:
+            stall.loc = Loc("engine/other.py", 1, "f")
+        evidence.held[stall.what, stall.loc, stall.waited_loc] = stall
+        rows.append(make_row(evidence=evidence))
+    report = as_dict(Report(rows))
+    [total] = report["evidence"]["stalls"]
+    assert (total["count"], total["calls_back"], total["allows_rewriting"]) == (5, 6, ["ring", "rows"])
+    assert [[stall["count"] for stall in row["evidence"]["stalls"]] for row in report["rows"]] == [
+        [3],
+        [2],
+        [],
+    ]
 
 
 def test_a_witness_names_the_row_and_the_request() -> None:

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pytest
 from rich.console import Console
-from samples import make_evidence, make_finding, make_row
+from samples import make_evidence, make_finding, make_row, make_stall
 
 from racecheck.report import Report
 from racecheck.report.text import describe_finding, plain, render
@@ -133,6 +134,35 @@ def test_the_slots_of_other_runners_are_said() -> None:
     text = plain(Report([make_row(slots=1, other_slots=2), make_row(slots=2, other_slots=2)]), 120)
     assert "main, 1 slot (2 for the other runners): clean\n" in text
     assert "main, 2 slots: clean\n" in text
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_stalls_are_a_note_below_the_certificate(rows: int) -> None:
+    """Also where the certificate is a line: the wait, what it waits for and how far back, what it allows."""
+    evidence, stall = make_evidence(), make_stall()
+    evidence.held[stall.what, stall.loc, stall.waited_loc] = stall
+    text = plain(Report([make_row(evidence=evidence)] * rows), 200)
+    told = (
+        "\n  stall: event sync at engine/ring.py:12, 20 times: waits for the h2d copy at engine/ring.py:15, "
+        "8 copies back in the same step; it allows rewriting kv.ring\n"
+    )
+    assert text.count(told) == rows
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"back": 0, "what": "blocking d2h copy"},
+         "blocking d2h copy at engine/ring.py:12, 20 times: waits for what it issued itself"),
+        ({"back": 1, "count": 1},
+         "1 time: waits for the h2d copy at engine/ring.py:15, of the same step; it"),
+        ({"waited_for": "replay", "back": 2}, "the replay at engine/ring.py:15, 2 replays back in the same"),
+        ({"waited_for": "kernel mul", "back": 3}, "the kernel mul at engine/ring.py:15, 3 kernels back in"),
+    ],
+)  # fmt: skip
+def test_a_stall_in_words(changes: dict[str, Any], told: str) -> None:
+    """Of a blocking call, of the latest work, of work further back."""
+    assert told in str(make_stall(**changes))
 
 
 def test_colour_is_an_extra() -> None:
