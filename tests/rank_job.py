@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from pathlib import Path
 from typing import Any
 
+from racecheck import audit
 from racecheck.engine import EngineConfig, Request, preset
 from racecheck.engine.models.spec import Qwen3TTSSpec
 from racecheck.engine.ranks import Group
 from racecheck.engine.runners import GraphKey, MainRunner
 from racecheck.virtual import virtual_cuda
 
-late = partial(virtual_cuda, lag="latest")
+
+@contextmanager
+def judged(folder: Path) -> Iterator[None]:
+    """A late virtual device and an audit, whose verdict is left in `folder`."""
+    try:
+        with virtual_cuda(lag="latest"), audit() as judge:
+            yield
+    finally:
+        story = "".join(finding.missing for finding in judge.findings)
+        (folder / os.environ["RANK"]).write_text(f"{judge.verdict}: {story}")
 
 
 def config(buckets: tuple[int, ...] = (4,), **changes: Any) -> EngineConfig:

@@ -1,1 +1,1 @@
-"""Known regressions of real engines, each as parts that replace right ones of the reference engine."""
+"""Known regressions of staging, each one wrong engine part, and what must be found of it."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from rank_job import KilledMain, config, late, requests
+from rank_job import KilledMain, config, judged, requests
 
 import racecheck
 from racecheck.engine import Engine, NoGraphError, Parts
@@ -18,6 +20,7 @@ from racecheck.engine.errors import CollectiveMismatch, RankLost
 from racecheck.engine.launch import run_ranks
 from racecheck.engine.ranks import Group, LocalGroup
 from racecheck.engine.ranks.group import Call, Gone, difference
+from racecheck.engine.runners import GraphKey
 from racecheck.engine.speculation import Speculation
 from racecheck.errors import UsageError
 from racecheck.faults.ranks import BreakingMain, FailingMain, LeaderAhead
@@ -128,10 +131,18 @@ def test_a_failed_capture_is_dropped_by_agreement(alone: Tokens) -> None:
     assert audit.verdict == "clean", audit.report()
 
 
+class AllFail(FailingMain):
+    """No capture works on rank 1."""
+
+    def is_victim(self, key: GraphKey) -> bool:
+        """Each is."""
+        return True
+
+
 def test_without_a_larger_bucket_there_is_no_graph() -> None:
-    """Every rank says so, the one whose capture worked too."""
+    """Every rank says so, the one whose captures worked too."""
     with virtual_cuda(devices=2), racecheck.audit() as audit, pytest.raises(NoGraphError):
-        run_ranks(config(), requests(), 2, parts=Parts(main=FailingMain))
+        run_ranks(config(), requests(), 2, parts=Parts(main=AllFail))
     assert audit.verdict != "hang"
 
 
@@ -271,25 +282,40 @@ def test_refusals() -> None:
 # -- processes -----------------------------------------------------------------------------------
 
 
-def processes(parts: Parts | None = None) -> list[Tokens]:
-    """Two processes over gloo, each with a virtual device of its own."""
-    return run_ranks(config(), requests(), 2, parts=parts, group="gloo", around=late)
+def processes(folder: Path, parts: Parts | None = None) -> list[Tokens]:
+    """Two processes over gloo, each with a virtual device and an audit of its own."""
+    return run_ranks(config((2, 4)), requests(), 2, parts=parts, group="gloo", around=partial(judged, folder))
 
 
-def test_two_processes_serve_what_one_serves(alone: Tokens) -> None:
+def verdicts(folder: Path) -> list[str]:
+    """What each process's audit came to, by rank."""
+    return [path.read_text() for path in sorted(folder.iterdir())]
+
+
+def test_two_processes_serve_what_one_serves(alone: Tokens, tmp_path: Path) -> None:
     """Over gloo, with tensors by way of the host."""
-    assert processes() == [alone, alone]
+    assert processes(tmp_path) == [alone, alone]
+    assert verdicts(tmp_path) == ["clean: "] * 2
 
 
-def test_a_mismatch_of_processes_is_found_at_once() -> None:
-    """Both calls and their lines."""
+def test_a_mismatch_of_processes_is_found_at_once(tmp_path: Path) -> None:
+    """Both calls and their lines, and each process comes to the verdict by itself."""
     with pytest.raises(CollectiveMismatch) as raised:
-        processes(Parts(main=BreakingMain))
-    assert "rank 0 calls 'capture talker.decode 4 x 4 in 1' at racecheck/" in str(raised.value)
+        processes(tmp_path, Parts(main=BreakingMain))
+    assert "rank 0 calls 'capture talker.decode 2 x 2 in 1' at racecheck/" in str(raised.value)
     assert "rank 1 skips it and calls 'failed captures of talker.decode' at racecheck/" in str(raised.value)
+    for verdict in verdicts(tmp_path):
+        assert re.match(r"hang: collective \d+: rank 0 issues capture talker.decode 2 x 2 in 1 at", verdict)
+        assert verdict.endswith("rank 1 issues failed captures of talker.decode instead")
 
 
-def test_a_killed_process_ends_the_others() -> None:
+def test_a_killed_process_ends_the_others(tmp_path: Path) -> None:
     """Its exit code is told."""
     with pytest.raises(RankLost, match="rank 1 has ended with exit code -9"):
-        processes(Parts(main=KilledMain))
+        processes(tmp_path, Parts(main=KilledMain))
+
+
+def test_an_error_of_a_process_is_what_the_run_raises(tmp_path: Path) -> None:
+    """As in one process."""
+    with pytest.raises(NoGraphError):
+        processes(tmp_path, Parts(main=AllFail))
