@@ -133,6 +133,7 @@ def _spawn(job: Job, size: int, backend: str, folder: Path) -> list[Tokens]:
     # A server imports torch once, starts no device, and forks every rank.
     multiprocessing.set_forkserver_preload(["__main__", __name__])
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    raised: Exception | None = None
     try:
         start_processes(_process, (size, job, backend, store.port, folder), size, start_method="forkserver")
     except ProcessExitedException as error:
@@ -140,9 +141,12 @@ def _spawn(job: Job, size: int, backend: str, folder: Path) -> list[Tokens]:
             f"the process of rank {error.error_index} has ended with exit code {error.exit_code} and said "
             "nothing; the other ranks were ended too: look for its last words on stderr"
         ) from None
-    except ProcessRaisedException:
-        pass  # it has left its error in the folder; the others may not have come so far
-    return _judge([pickle.loads(path.read_bytes()) for path in sorted(folder.iterdir())])
+    except ProcessRaisedException as error:
+        raised = error
+    tokens = _judge([pickle.loads(path.read_bytes()) for path in sorted(folder.iterdir())])
+    if raised is not None:
+        raise raised  # it could not even leave its error in the folder: this has it as text
+    return tokens
 
 
 def _process(rank: int, size: int, job: Job, backend: str, port: int, folder: Path) -> None:

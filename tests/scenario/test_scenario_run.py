@@ -258,3 +258,16 @@ def test_piecewise_with_one_slot_races_for_real() -> None:
     assert row.findings[0].repair
     assert row.witness
     assert not row.ok
+
+
+@pytest.mark.parametrize(("slots", "verdict"), [(1, "race"), (2, "clean")])
+def test_several_ranks_are_one_row(tmp_path: Path, slots: int, verdict: str) -> None:
+    """Both run in this process, are audited together, and serve what one serves; steps are counted once."""
+    file = load(write_scenario(tmp_path, SCENARIO.replace("steps = 12", "steps = 30\nranks = 2")))
+    [plan] = plan_rows(file, Overrides(runner="main", slots=slots))
+    row = run_row(plan, References())
+    threads = {finding.second.chain for finding in row.findings if finding.kind == "race"}
+    assert all(chain.startswith(("thread rank ", "stream ")) for chain in threads)
+    assert (row.verdict, bool(threads)) == (verdict, slots == 1), row.reason
+    assert row.witness == [] or slots == 1
+    assert 0 < row.steps_run <= 30

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Set
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
@@ -36,6 +37,10 @@ class Group:
     def union(self, name: str, keys: Set[Key]) -> set[Key]:
         """What any rank has."""
         return set(keys)
+
+    def alone(self) -> AbstractContextManager[object]:
+        """A context that ranks of one process enter one at a time."""
+        return nullcontext()
 
     def leave(self) -> None:
         """This rank makes no more calls; a rank that waits for one, now or later, is told so."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Set
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Self, TypeVar
 
 import torch
@@ -27,6 +28,7 @@ class Meeting:
 
     def __init__(self, size: int) -> None:
         self._size = size
+        self.single_file = threading.Lock()
         self._changed = threading.Condition()
         self._here: dict[int, tuple[Call, Any]] = {}
         self._last: dict[int, Call] = {}
@@ -106,6 +108,10 @@ class LocalGroup(Group):
     def union(self, name: str, keys: Set[Key]) -> set[Key]:
         """What any rank has."""
         return set[Key]().union(*self._meet(self._call(name), keys))
+
+    def alone(self) -> AbstractContextManager[object]:
+        """A context that ranks enter one at a time."""
+        return self._meeting.single_file
 
     def leave(self) -> None:
         """This rank makes no more calls."""

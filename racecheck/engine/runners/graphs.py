@@ -99,7 +99,9 @@ class GraphRunner(Runner):
         """Capture the graph of `key` together with all ranks; False if that fails here."""
         group.barrier(f"capture {key}")
         try:
-            self.graphs[key] = self._captured(key)
+            # entering torch.cuda.graph empties the allocators of all devices: none of them may be capturing
+            with group.alone():
+                self.graphs[key] = self._captured(key)
         except RuntimeError:
             return False
         return True
