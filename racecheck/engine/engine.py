@@ -8,7 +8,6 @@ d2h     waits for results on the D2H stream, and reads them
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -98,11 +97,10 @@ class Engine:
         prefix = f"rank {self.group.rank} " if self.group.size > 1 else ""
 
         def begin() -> None:
-            threading.current_thread().name = prefix + name
             torch.cuda.set_device(self.device)
             torch.set_grad_enabled(False)
 
-        return ThreadPoolExecutor(1, initializer=begin)
+        return ThreadPoolExecutor(1, thread_name_prefix=prefix + name, initializer=begin)
 
     def _check(self, requests: Sequence[Request]) -> None:
         if len({request.id for request in requests}) != len(requests):

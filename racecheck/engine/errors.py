@@ -19,3 +19,19 @@ class RequestError(UsageError):
 
     Remedy: the message names the request, the field and the range it must lie in.
     """
+
+
+class CollectiveMismatch(RacecheckError):
+    """Ranks make different collective calls, or one has left while others wait for it: a hang elsewhere.
+
+    Remedy: the message names both calls and their lines; a decision that ranks must take alike was taken
+    on one rank alone. A rank that left after an error of its own raised that error: look for it first.
+    """
+
+
+class RankLost(RacecheckError):
+    """The process of a rank has died without a word; the launcher has ended the others.
+
+    Remedy: the message has the exit code; a negative one is the signal (9 is often the kernel, out of
+    memory).
+    """

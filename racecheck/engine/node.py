@@ -65,6 +65,10 @@ class Node:
         """Queue the forward; its output will be in static memory, in the compute stream's order."""
         self.runners[batch.walk].run(batch, turn)
 
+    def share(self, batch: Batch, group: Group) -> None:
+        """What the launched step samples is rank 0's on every rank: kernels may round differently."""
+        self.runners[batch.walk].share(batch, group)
+
     def drop(self, batch: Batch, turn: int) -> None:
         """A planned step will not run: the slot is free once its copies are done."""
         self.runners[batch.walk].drop(batch, turn)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from racecheck.engine.node import Node
 from racecheck.engine.ranks import Group
 from racecheck.engine.request import Batch
+from racecheck.trace import mark
 
 
 class Guess(NamedTuple):
@@ -36,7 +37,8 @@ class Speculation:
         """Plan `batch` on the plan thread, if its runner can be planned ahead."""
         if not node.preplans(batch):
             return
-        self._group.broadcast(f"plan {batch.step} {batch.walk}")
+        with mark(step=batch.step, phase="plan"):
+            self._group.broadcast(f"plan ahead {batch.step} {batch.walk}")
         turn = node.declare(batch)
         self._guess = Guess(node, batch, turn, plan.submit(node.plan, batch, turn))
 

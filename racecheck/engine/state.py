@@ -45,6 +45,13 @@ class History:
         self._latest.index_copy_(0, rows, frame)
         self.frames.index_put_((rows, position), frame)
 
+    def replace(self, batch: Batch, frames: Tensor) -> None:
+        """Keep frames [B, groups] in place of those that `batch` has stored."""
+        for entry, frame in zip(batch.entries, frames, strict=True):
+            self._latest[entry.row].copy_(frame)
+            self.frames[entry.row, entry.end - 1].copy_(frame)
+        self.stored(batch, None)
+
     # -- for racecheck: what lies where, in program order ---------------------------------------
 
     def stored(self, batch: Batch, padding_row: int | None) -> None:

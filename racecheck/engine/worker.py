@@ -116,6 +116,7 @@ class Worker:
             self._group.broadcast(f"launch {batch.step} {batch.walk}")
             with mark(phase="launch"):
                 node.launch(batch, turn)
+                node.share(batch, self._group)
             with mark(phase="results"):
                 self.results.submit(batch, d2h)
         self.step += 1

@@ -35,6 +35,7 @@ class EngineSettings:
 
     `slots` by runner ("main", "piecewise", "eager"); nothing is said to the serial reference, whose
     `run_ahead` is 0. `walks` by name, those that run otherwise than the model has it. `seed` is for weights.
+    `ranks`: run so many of them in this process, each on a device of its own.
     """
 
     model: str
@@ -43,6 +44,7 @@ class EngineSettings:
     slots: Mapping[str, int]
     walks: Mapping[str, str]
     seed: int
+    ranks: int = 1
 
 
 class ServingEngine(Protocol):

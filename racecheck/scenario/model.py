@@ -23,6 +23,7 @@ REFERENCE_ENGINE = "racecheck.scenario.reference:build"
 #: The most slots a scenario may ask for: every slot is pinned memory, and no engine has needed ten.
 MOST_SLOTS = 64
 MOST_STEPS = 1_000_000
+MOST_RANKS = 8
 
 LAG_REMEDY = "write latest, eager or seed:N with a whole number N from 0"
 
@@ -122,6 +123,13 @@ class Scenario(Table):
     )
     run_ahead: int = Field(
         1, description="Steps the host may plan beyond the last one it waited for.", examples=[1], ge=0, le=8
+    )
+    ranks: int = Field(
+        1,
+        description="Devices that serve the workload together, each with a replica of the model.",
+        examples=[2],
+        ge=1,
+        le=MOST_RANKS,
     )
     steps: int = Field(description="Engine steps to run at most.", examples=[40], ge=1, le=MOST_STEPS)
     lag: Annotated[str, AfterValidator(check_lag)] = Field(

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
-from racecheck.engine import Engine, EngineConfig, preset
-from racecheck.scenario.engines import EngineSettings
+from collections.abc import Sequence
+
+from racecheck.engine import Engine, EngineConfig, Request, preset
+from racecheck.engine.launch import run_ranks
+from racecheck.engine.worker import OnStep, Tokens
+from racecheck.scenario.engines import EngineSettings, ServingEngine
 
 
-def build(settings: EngineSettings) -> Engine:
+class OnRanks:
+    """The engine on several ranks of this process. All hand out the first one's results."""
+
+    def __init__(self, config: EngineConfig, ranks: int) -> None:
+        self._config = config
+        self._ranks = ranks
+
+    def run(self, requests: Sequence[Request], steps: int, on_step: OnStep | None) -> Tokens:
+        """What the first rank hands out, or one that differs from it."""
+        first, *others = run_ranks(self._config, requests, self._ranks, steps=steps, on_step=on_step)
+        return next((tokens for tokens in others if tokens != first), first)
+
+
+def build(settings: EngineSettings) -> ServingEngine:
     """The reference engine as `settings` ask for it, with random weights from their seed."""
     config = EngineConfig(
         spec=preset(settings.model, settings.preset),
@@ -15,4 +32,4 @@ def build(settings: EngineSettings) -> Engine:
         walks=settings.walks,
         weight_seed=settings.seed,
     )
-    return Engine(config)
+    return Engine(config) if settings.ranks == 1 else OnRanks(config, settings.ranks)

@@ -244,7 +244,8 @@ def _audited(plan: RowPlan, requests: Sequence[Request], on_step: StepCounter) -
     costs: Sequence[SlotCost] = ()
     audit = reason = None
     try:
-        with _device(plan.lag, plan.exact), racecheck.audit() as audit:
+        devices = plan.file.scenario.ranks
+        with _device(plan.lag, plan.exact, devices), racecheck.audit() as audit:
             tokens, costs = _run_ahead(plan, requests, on_step)
     except Exception as error:
         # A corrupted index may well end the run; the race that corrupted it is the news then.
@@ -294,8 +295,8 @@ def check(file: ScenarioFile) -> None:
     find_factory(file)
 
 
-def _device(lag: str | None, exact: bool = False) -> AbstractContextManager[object]:
-    return nullcontext() if lag is None else racecheck.virtual_cuda(lag=lag, exact=exact)
+def _device(lag: str | None, exact: bool = False, devices: int = 1) -> AbstractContextManager[object]:
+    return nullcontext() if lag is None else racecheck.virtual_cuda(lag=lag, exact=exact, devices=devices)
 
 
 def _run_ahead(
@@ -303,7 +304,15 @@ def _run_ahead(
 ) -> tuple[dict[str, Tokens], list[SlotCost]]:
     run_ahead = plan.file.scenario.run_ahead
     slots = plan.all_slots()
-    return _run_engine(plan, requests, on_step, run_ahead=run_ahead, slots=slots, walks=plan.walks)
+    return _run_engine(
+        plan,
+        requests,
+        on_step,
+        run_ahead=run_ahead,
+        slots=slots,
+        walks=plan.walks,
+        ranks=plan.file.scenario.ranks,
+    )
 
 
 def _run_engine(
@@ -314,6 +323,7 @@ def _run_engine(
     run_ahead: int,
     slots: Mapping[str, int],
     walks: Mapping[str, str],
+    ranks: int = 1,
 ) -> tuple[dict[str, Tokens], list[SlotCost]]:
     scenario = plan.file.scenario
     settings = EngineSettings(
@@ -323,6 +333,7 @@ def _run_engine(
         slots=slots,
         walks=walks,
         seed=plan.seed,
+        ranks=ranks,
     )
     key = ("runners", plan.runner, "walks") if walks else ("engine",)
     return serve(plan.file, settings, requests, plan.steps, on_step, key)

@@ -23,7 +23,7 @@ from types import FrameType
 from racecheck.trace.records import NOWHERE, Loc
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_MACHINERY = ("trace", "detect", "virtual", "exact", "cuda", "staging")
+_MACHINERY = ("trace", "detect", "virtual", "exact", "cuda", "staging", os.path.join("engine", "ranks"))
 _LIBRARY = tuple(
     {sysconfig.get_path(part) + os.sep for part in ("stdlib", "platstdlib")}
     | {os.path.dirname(os.path.abspath(os.__file__)) + os.sep}

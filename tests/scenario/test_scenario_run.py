@@ -46,7 +46,7 @@ class World:
         self.evidence = make_evidence()
 
     @contextmanager
-    def virtual_cuda(self, lag: str, exact: bool) -> Iterator[None]:
+    def virtual_cuda(self, lag: str, exact: bool, devices: int) -> Iterator[None]:
         """Remember the lag, and if the run is exact."""
         self.calls.append(("lag", lag, "exact") if exact else ("lag", lag))
         yield
@@ -335,3 +335,16 @@ def test_shipped_rows_come_to_what_they_expect(name: str, runner: str, slots: in
 
 
 REFERENCES = References()
+
+
+@pytest.mark.parametrize(("slots", "verdict"), [(1, "race"), (2, "clean")])
+def test_several_ranks_are_one_row(tmp_path: Path, slots: int, verdict: str) -> None:
+    """Both run in this process, are audited together, and serve what one serves; steps are counted once."""
+    file = load(write_scenario(tmp_path, SCENARIO.replace("steps = 12", "steps = 30\nranks = 2")))
+    [plan] = plan_rows(file, Overrides(runner="main", slots=slots))
+    row = run_row(plan, References())
+    threads = {finding.second.chain for finding in row.findings if finding.kind == "race"}
+    assert all(chain.startswith(("thread rank ", "stream ")) for chain in threads)
+    assert (row.verdict, bool(threads)) == (verdict, slots == 1), row.reason
+    assert row.witness == [] or slots == 1
+    assert 0 < row.steps_run <= 30

@@ -94,6 +94,15 @@ class Runner:
             launched = self.launch(batch, turn)
             self.walk.finish(batch, launched.requests > batch.size)
 
+    def share(self, batch: Batch, group: Group) -> None:
+        """Queue rank 0's output of the launched step into that of every rank, on the compute stream."""
+        if group.size == 1 or self.walk.output is None:
+            return
+        with torch.cuda.stream(self.streams.compute):
+            group.broadcast(f"results {batch.step} {batch.walk}", self.walk.output[: batch.size])
+            if group.rank:
+                self.walk.adopt(batch)
+
     def launch(self, batch: Batch, turn: int) -> Shape:
         """Queue the forward on the current stream; returns the shape it really runs in."""
         raise NotImplementedError

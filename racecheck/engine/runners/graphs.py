@@ -23,6 +23,9 @@ class GraphKey(NamedTuple):
     shape: Shape
     slot: int
 
+    def __str__(self) -> str:
+        return f"{self.label} {self.shape.requests} x {self.shape.tokens} in {self.slot}"
+
 
 @dataclass(kw_only=True, eq=False)
 class GraphRunner(Runner):
@@ -68,31 +71,53 @@ class GraphRunner(Runner):
         """Capture `forward` for every bucket and slot, after a warm-up run of each bucket.
 
         Nothing is planned yet: all staged layouts are zeros, which address the dummy row and the sink page.
-        A capture that fails on any rank is dropped on every rank, once all have tried all: leaving the loop
-        early would leave the others waiting at the next barrier.
+        A capture that fails on any rank is dropped on every rank; a step then takes the next larger bucket.
         """
-        failed = set()
-        for bucket in sorted(self.walk.buckets, reverse=True):
+        for bucket in self.buckets():
             with mark(phase="capture"), torch.cuda.stream(self.streams.compute):
                 self.warm_up(bucket)
             self.streams.compute.synchronize()
-            for slot in range(self.num_slots):
-                key = GraphKey(self.walk.label, bucket, slot)
-                if key in self.graphs:
-                    continue
-                group.barrier(f"capture {key.label} {bucket.requests} x {bucket.tokens} in {slot}")
-                try:
-                    self.graphs[key] = self._captured(bucket, slot)
-                except RuntimeError:
-                    failed.add(key)
-        for key in group.union(failed):
+        failed = self.capture_all(group)
+        for key in group.union(f"failed captures of {self.walk.name}", failed):
             self.graphs.pop(key, None)
 
-    def _captured(self, bucket: Shape, slot: int) -> torch.cuda.CUDAGraph:
+    def buckets(self) -> list[Shape]:
+        """The largest first: the memory it needs will do for the others."""
+        return sorted(self.walk.buckets, reverse=True)
+
+    def capture_all(self, group: Group) -> set[GraphKey]:
+        """Capture whatever is not captured yet; returns what failed, once all has been tried.
+
+        Leaving the loop early would leave the other ranks waiting at the next barrier.
+        """
+        keys = [
+            GraphKey(self.walk.label, bucket, slot)
+            for bucket in self.buckets()
+            for slot in range(self.num_slots)
+        ]
+        return {key for key in keys if key not in self.graphs and not self.try_capture(key, group)}
+
+    def try_capture(self, key: GraphKey, group: Group) -> bool:
+        """Capture the graph of `key` together with all ranks; False if that fails here."""
+        group.barrier(f"capture {key}")
+        try:
+            # entering torch.cuda.graph empties the allocators of all devices: none of them may be capturing
+            with group.alone():
+                self.graphs[key] = self._captured(key)
+        except RuntimeError:
+            return False
+        return True
+
+    def _captured(self, key: GraphKey) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
         with (
-            mark(phase="capture", slot=slot),
-            torch.cuda.graph(graph, pool=self.pool, stream=self.streams.compute),
+            mark(phase="capture", slot=key.slot),
+            # a capture that fails leaves its stream current
+            torch.cuda.stream(self.streams.compute),
+            # other threads, such as another rank's or NCCL's watchdog, may wait meanwhile
+            torch.cuda.graph(
+                graph, pool=self.pool, stream=self.streams.compute, capture_error_mode="thread_local"
+            ),
         ):
-            self.forward(bucket, slot)
+            self.forward(key.shape, key.slot)
         return graph

@@ -23,7 +23,8 @@ class Walk:
     `buckets` are the shapes that graphs are captured for, `label` the graphs' name; walks of one forward
     share a label. `prepare(batch)` queues eager work ahead of the forward, for inputs that nobody stages, and
     `finish(batch, is_padded)` behind it. `output` is what the host reads of a step, [requests, ...] in
-    static memory. `joins`: requests begin with it.
+    static memory; `adopt(batch)` goes on from an output that rank 0 has replaced. `joins`: requests begin
+    with it.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Walk:
     prepare: Callable[[Batch], None] = field(default=lambda batch: None)
     finish: Callable[[Batch, bool], None] = field(default=lambda batch, is_padded: None)
     output: Tensor | None = None
+    adopt: Callable[[Batch], None] = field(default=lambda batch: None)
     joins: bool = False
 
     @property

@@ -79,6 +79,10 @@ class DecoderParts:
             rows = torch.full((cached,), row, device="cuda")
             self.sampler.track(rows, self.history.text(rows, torch.arange(cached, device="cuda")))
 
+    def adopt(self, batch: Batch) -> None:
+        """Go on from what `tokens` holds now. What a penalty counts stays this rank's own."""
+        self.history.replace(batch, self.tokens[: batch.size])
+
     def finish(self, batch: Batch, is_padded: bool) -> None:
         """Tokens are stored: say where."""
         self.history.stored(batch, self.sampler.padding_row(batch) if is_padded else None)

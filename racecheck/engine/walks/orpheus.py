@@ -40,6 +40,7 @@ class Orpheus(Model):
             "outer_resources": decoder.outer,
             "region_resources": (decoder.sampler,),
             "finish": decoder.finish,
+            "adopt": decoder.adopt,
             "output": decoder.tokens,
         }
         prefill = Walk(

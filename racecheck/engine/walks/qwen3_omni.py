@@ -72,6 +72,7 @@ class Qwen3Omni(Model):
             "outer_resources": thinker.outer,
             "region_resources": (thinker.sampler,),
             "finish": thinker.finish,
+            "adopt": thinker.adopt,
             "output": thinker.tokens,
         }
         prefill: dict[str, Any] = {"outer": thinker.prefill, "joins": True, **common}
@@ -95,6 +96,7 @@ class Qwen3Omni(Model):
             "outer_resources": talker.outer,
             "region_resources": (talker.code_sampler,),
             "finish": talker.finish,
+            "adopt": talker.adopt,
             "output": talker.codes,
         }
         walks = [

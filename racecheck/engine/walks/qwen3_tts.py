@@ -40,6 +40,7 @@ class Qwen3TTS(Model):
             "outer_resources": talker.outer,
             "region_resources": (talker.code_sampler,),
             "finish": talker.finish,
+            "adopt": talker.adopt,
             "output": talker.codes,
         }
         prefill = Walk(

@@ -80,6 +80,10 @@ class TalkerParts:
             resource.admit(request, row)
         self.history.admit(request, row)
 
+    def adopt(self, batch: Batch) -> None:
+        """Go on from what `codes` holds now. What a penalty counts stays this rank's own."""
+        self.history.replace(batch, self.codes[: batch.size])
+
     def finish(self, batch: Batch, is_padded: bool) -> None:
         """Frames are stored: say where."""
         self.history.stored(batch, self.code_sampler.padding_row(batch) if is_padded else None)
