@@ -23,6 +23,7 @@ class Builder:
         self.parts = parts
         self.streams = streams
         self._policy = parts.slots(config.slots, config.run_ahead)
+        self._pool = torch.cuda.graph_pool_handle()
         self._graphs: dict[str, dict[GraphKey, torch.cuda.CUDAGraph]] = {}
         self._unknown = dict(config.walks)
 
@@ -42,13 +43,15 @@ class Builder:
         common: dict[str, Any] = {"walk": walk, "streams": self.streams}
         if kind == "main":
             slots = self._policy.count("main", walk.resources)
-            return self.parts.main(**common, num_slots=slots, graphs=self._shared(f"main {walk.label}"))
+            graphs = self._shared(f"main {walk.label}")
+            return self.parts.main(**common, num_slots=slots, graphs=graphs, pool=self._pool)
         if kind == "piecewise":
             return self.parts.piecewise(
                 **common,
                 num_slots=self._policy.count("piecewise", walk.region_resources),
                 outer_slots=self._policy.count("eager", walk.outer_resources),
                 graphs=self._shared(f"piecewise {walk.label}"),
+                pool=self._pool,
             )
         make = self.parts.per_request if kind == "per-request" else self.parts.eager
         return make(**common, num_slots=self._policy.count("eager", walk.resources))

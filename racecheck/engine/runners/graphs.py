@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -28,10 +28,12 @@ class GraphKey(NamedTuple):
 class GraphRunner(Runner):
     """A runner with one CUDA graph per (bucket, slot), each reading its slot's device twins.
 
-    `graphs` may be another runner's: walks of one label replay the same ones.
+    `graphs` may be another runner's: walks of one label replay the same ones. `pool` is one memory pool for
+    all graphs of an engine: they run one after the other and leave nothing in it that is needed later.
     """
 
     graphs: dict[GraphKey, torch.cuda.CUDAGraph] = field(default_factory=dict)
+    pool: Any = field(default_factory=torch.cuda.graph_pool_handle)
 
     def opens(self) -> Iterable[tuple[str, str, int, Sequence[Resource]]]:
         """The buffers that its graphs read."""
@@ -42,10 +44,14 @@ class GraphRunner(Runner):
         for slot in range(self.num_slots):
             self.resolve(shape, slot)
 
+    def key(self, bucket: Shape, slot: int) -> GraphKey:
+        """What the graph of `bucket` in `slot` is looked up with."""
+        return GraphKey(self.walk.label, bucket, slot)
+
     def resolve(self, shape: Shape, slot: int) -> GraphKey:
         """The key of the smallest captured bucket that holds `shape`; `NoGraphError` if none does."""
         for bucket in sorted(self.walk.buckets):
-            key = GraphKey(self.walk.label, bucket, slot)
+            key = self.key(bucket, slot)
             if bucket.holds(shape) and key in self.graphs:
                 return key
         have = ", ".join(f"{k.shape.requests} x {k.shape.tokens} in {k.slot}" for k in self.graphs)
@@ -90,7 +96,7 @@ class GraphRunner(Runner):
         graph = torch.cuda.CUDAGraph()
         with (
             mark(phase="capture", slot=slot),
-            torch.cuda.graph(graph, stream=self.streams.compute),
+            torch.cuda.graph(graph, pool=self.pool, stream=self.streams.compute),
         ):
             self.forward(bucket, slot)
         return graph
