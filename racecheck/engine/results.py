@@ -61,13 +61,16 @@ class Results:
         """Steps submitted and not waited for."""
         return len(self._in_flight)
 
-    def submit(self, batch: Batch, d2h: Executor) -> None:
-        """Queue the copy of what the compute stream is about to produce, and have the D2H thread read it."""
+    def submit(self, batch: Batch, d2h: Executor, *, wanted: bool) -> None:
+        """Queue the copy of what the compute stream is about to produce, and have the D2H thread read it.
+
+        Nothing is copied and read if it is not `wanted`, or if there is nothing.
+        """
         place = self._free.popleft()
         compute, output = self._streams.compute, self._outputs.get(batch.walk)
         lease = None
         with torch.cuda.stream(compute):
-            if output is not None:
+            if output is not None and wanted:
                 lease = self.lease(batch.walk, place)
                 lease.device[: batch.size].copy_(output[: batch.size])
             self.record_computed(place)
@@ -107,8 +110,8 @@ class Results:
         """The step that will be waited for next."""
         return self._in_flight[0].batch
 
-    def wait_oldest(self, gone: set[str]) -> Items:
-        """Hold the calling thread until the oldest step in flight is complete; `gone` read no more."""
+    def wait_oldest(self) -> Items:
+        """Hold the calling thread until the oldest step in flight is complete."""
         _, place, items = self._in_flight.popleft()
         out = items.result()
         self._free.append(place)

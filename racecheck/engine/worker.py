@@ -107,7 +107,8 @@ class Worker:
             with mark(phase="launch"):
                 node.launch(batch, turn)
             with mark(phase="results"):
-                self.results.submit(batch, d2h)
+                gone = self.scheduler.cancelled()
+                self.results.submit(batch, d2h, wanted=any(entry.id not in gone for entry in batch.entries))
         self.step += 1
         if len(self.results) > self._run_ahead:
             self._complete_oldest()
@@ -120,7 +121,7 @@ class Worker:
         host_delay("before_completion_wait")
         batch, gone = self.results.oldest(), self.scheduler.cancelled()
         with mark(step=batch.step, phase="wait"):
-            items = self.results.wait_oldest(gone)
+            items = self.results.wait_oldest()
         with mark(step=batch.step, phase="commit"):
             for entry, item in zip(batch.entries, items, strict=False):  # a step may give no items
                 if entry.id not in gone:
