@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import racecheck
+from racecheck.commands.faults import faults
 from racecheck.commands.litmus import litmus
 from racecheck.commands.paths import typed_path
 from racecheck.commands.traces import check as check_trace
@@ -212,6 +213,7 @@ def run(
     return report.exit_code
 
 
+app.command()(faults)
 app.command()(litmus)
 app.command("check")(check_trace)
 app.command()(syncs)

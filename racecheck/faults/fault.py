@@ -32,15 +32,18 @@ class Setting:
 
 #: The engine as it comes.
 USUAL = Setting()
+#: Prefills are planned ahead, as those of qwen3-tts are not as a rule, and two of them follow each other.
+PREPLANNED = Setting(walks={"qwen3-tts": {"talker.prefill": "main"}}, prefill_limit=2)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
     """`part` takes the place of the engine's part of the kind `kind` (a field of `engine.Parts`).
 
-    `shows` is the verdict ("race", "stale"), "error" (the engine refuses, and names the cause) or "stall" (clean,
-    and slower than it need be). `where` gives for each model to which the fault applies the buffer that
-    the first finding names, as a pattern; for an error its class. `repair` says what the right part does.
+    `shows` is the verdict ("race", "stale"), "error" (the engine refuses, and names the cause) or "stall"
+    (clean, and slower than it need be). `where` gives for each model to which the fault applies the buffer
+    that the first finding names, as a pattern; for an error its class. `repair`: what the right part does.
+    `uses`: what else of its code a reader must see.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Fault:
     kind: str
     part: Callable[..., Any]
     setting: Setting = USUAL
+    uses: tuple[Any, ...] = ()
 
     @property
     def parts(self) -> Parts:

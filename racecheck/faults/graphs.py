@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from racecheck.engine import Batch
+from racecheck.engine import Batch, ModelSpec
+from racecheck.engine.config import RUNNERS
 from racecheck.engine.request import Shape
 from racecheck.engine.resources import Resource, Sampler
 from racecheck.engine.runners import MainRunner
 from racecheck.engine.state import History
-from racecheck.faults.fault import Fault, everywhere
-from racecheck.faults.staging import Unkeyed
-from racecheck.staging import wants
+from racecheck.faults.fault import Fault, Setting, everywhere
+from racecheck.faults.staging import DECODER, Unkeyed
+from racecheck.staging import PinnedBuffer, named, wants
 
 
 class CapturedCopy(Sampler):
     """Leaves the copy of its one pinned row to the forward, which is captured."""
 
-    def build(self) -> None:
+    def kind(self, name: str) -> type[PinnedBuffer]:
         """One row: the graphs know its address."""
-        self._row = self.stage("gather_indices", (self._requests,), torch.int64, Unkeyed).lease(0)
+        return Unkeyed
+
+    def build(self) -> None:
+        """Lease the row for good."""
+        self._row = self.stage("gather_indices", (self._requests,), torch.int64).lease(0)
 
     def plan(self, step: int, label: str, slot: int) -> None:
         """Write the row. The copy comes with the replay, whenever the stream gets there."""
@@ -60,24 +66,33 @@ class PairKey(MainRunner):
         return self.walk.label, bucket
 
 
-def pooled_like(tensor: Tensor) -> Tensor:
-    """Memory of the pool of the graph that is being captured, zeroed beside the capture."""
-    pooled = torch.empty_like(tensor)
-    with torch.cuda.stream(torch.cuda.Stream()):
-        return pooled.zero_()
-
-
 class GraphPoolOutput(History):
-    """Keeps the latest frames where the first capture allocated them."""
-
-    def store(self, rows: Tensor, position: Tensor, frame: Tensor) -> None:
-        """The graphs' pool has handed these bytes out before: replays write over what outlives a step."""
-        if torch.cuda.is_current_stream_capturing() and not self._captured:
-            self._captured, self._latest = True, pooled_like(self._latest)
-        super().store(rows, position, frame)
+    """Keeps the latest frames where the first capture allocates them."""
 
     _captured = False
 
+    def store(self, rows: Tensor, position: Tensor, frame: Tensor) -> None:
+        """The pool has handed these bytes out before: a replay writes its temporaries over them."""
+        if torch.cuda.is_current_stream_capturing() and not self._captured:
+            self._latest = named(torch.empty_like(self._latest), f"{self.name}.latest")
+            self._captured = True
+        super().store(rows, position, frame)
+
+    def latest(self, rows: Tensor) -> Tensor:
+        """Warm-up runs would find whatever lay there."""
+        frames = super().latest(rows)
+        return frames if torch.cuda.is_current_stream_capturing() else torch.zeros_like(frames)
+
+
+def one_bucket(spec: ModelSpec) -> ModelSpec:
+    """`spec` with one bucket for all batches of its language model."""
+    node = getattr(spec, DECODER[spec.name])
+    limits = replace(node.limits, buckets=node.limits.buckets[-1:])
+    return replace(spec, **{DECODER[spec.name]: replace(node, limits=limits)})
+
+
+# Without run-ahead one slot is safe, and the same graph runs again and again.
+SERIAL = Setting(run_ahead=0, slots=dict.fromkeys(RUNNERS, 1), spec=one_bucket)
 
 FAULTS = (
     Fault(
@@ -86,6 +101,7 @@ FAULTS = (
         "there, and by then the host has planned the next step in it.",
         repair="copy when planning, from the slot's own row; capture only what reads the device",
         shows="race", where=everywhere("*sampler.gather_indices"), kind="sampler", part=CapturedCopy,
+        uses=(Unkeyed,),
     ),
     Fault(
         name="alias-lease",
@@ -106,6 +122,7 @@ FAULTS = (
         story="What a region leaves for the next step lives in the graphs' memory pool, and another replay "
         "writes its temporaries there.",
         repair="copy what outlives a step to memory that was allocated outside of any capture",
-        shows="stale", where=everywhere("device memory of *"), kind="history", part=GraphPoolOutput,
+        shows="stale", where=everywhere("*history.latest"), kind="history", part=GraphPoolOutput,
+        setting=SERIAL,
     ),
 )  # fmt: skip

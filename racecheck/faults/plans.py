@@ -12,20 +12,18 @@ from racecheck.engine.intake import Intake
 from racecheck.engine.resources import KV, Sampler
 from racecheck.engine.runners import MainRunner
 from racecheck.engine.speculation import Speculation
-from racecheck.faults.fault import Fault, Setting, everywhere
+from racecheck.faults.fault import PREPLANNED, Fault, Setting, everywhere
 
-# Of qwen3-tts a prefill is not planned ahead as a rule.
-PREPLANNED = Setting(walks={"qwen3-tts": {"talker.prefill": "main"}}, prefill_limit=2)
 #: Tokens of the prompt that all requests begin with, and prompt tokens of each.
 PREFIX, PROMPT = 8, 9
 
 
 def share_prefix(requests: Sequence[Request]) -> Sequence[Request]:
     """All come at once, and their prompts begin alike."""
-    prefix = [*requests[0].text[:PREFIX]]
+    prefix = requests[0].text[:PREFIX]
     shortest_first = sorted(requests, key=lambda request: request.new_tokens)
     return [
-        replace(r, arrival=0, prompt_tokens=PROMPT, text=prefix + [*r.text[PREFIX:]]) for r in shortest_first
+        replace(r, arrival=0, prompt_tokens=PROMPT, text=[*prefix, *r.text[PREFIX:]]) for r in shortest_first
     ]
 
 
@@ -97,7 +95,8 @@ FAULTS = (
         name="init-on-register",
         story="The main thread issues a new request's device writes while the GPU thread gathers.",
         repair="write a joining request's rows on the compute stream, in step order",
-        shows="race", where=everywhere("device memory of *"), kind="intake", part=InitOnRegister,
+        shows="race", where={**everywhere("history.text"), "qwen3-omni": "media.length"},
+        kind="intake", part=InitOnRegister,
     ),
     Fault(
         name="indices-per-pool",
@@ -105,12 +104,12 @@ FAULTS = (
         "the same pages, and overrun it.",
         repair="size it by the largest batch times the pages of the longest request",
         shows="error", where={"qwen3-tts": "LeaseError", "orpheus": "LeaseError"}, kind="kv",
-        part=IndicesPerPool, setting=Setting(requests=share_prefix, parts={"kv": SmallPool}),
+        part=IndicesPerPool, uses=(SmallPool,), setting=Setting(requests=share_prefix, parts={"kv": SmallPool}),
     ),
     Fault(
         name="padding-scatters-back",
         story="The commit writes the padding rows of a bucket over a real request's state.",
         repair="padding reads and writes a row that no request has",
-        shows="stale", where=everywhere("device memory of *"), kind="sampler", part=PaddingScattersBack,
+        shows="stale", where=everywhere("*history.latest"), kind="sampler", part=PaddingScattersBack,
     ),
 )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from racecheck.engine import Batch, Request
+from racecheck.engine.config import RUNNERS
 from racecheck.engine.results import Items, Place, Results
 from racecheck.faults.fault import Fault, Setting, everywhere
 from racecheck.staging import Lease, PinnedBuffer
@@ -65,7 +66,7 @@ class BufferShared(Results):
         return OneHostBlock(f"results.{walk}", tuple(output.shape), output.dtype, slots=places)
 
 
-THREE = dict.fromkeys(("main", "piecewise", "eager"), 3)
+THREE = dict.fromkeys(RUNNERS, 3)
 
 FAULTS = (
     Fault(
@@ -78,8 +79,8 @@ FAULTS = (
     ),
     Fault(
         name="event-wrong-stream",
-        story="The completion event is recorded on the plan stream, while the replay on the compute stream is the "
-        "last reader and writer.",
+        story="The completion event is recorded on the plan stream, while the replay on the compute stream "
+        "is the last reader and writer.",
         repair="record it on the compute stream, behind the replay",
         shows="race", where=everywhere("results.* (device)"), kind="results", part=EventWrongStream,
     ),
@@ -95,5 +96,6 @@ FAULTS = (
         "this one's.",
         repair="a ring with a place for each step in flight, given back once it is read",
         shows="race", where=everywhere("results.*"), kind="results", part=BufferShared,
+        uses=(OneHostBlock,),
     ),
 )  # fmt: skip

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from racecheck.engine import Request
 from racecheck.engine.request import Shape
 from racecheck.engine.runners import PiecewiseRunner, Rotation
 from racecheck.engine.slots import VARIABLE, SlotPolicy
-from racecheck.faults.fault import Fault, Setting, everywhere
+from racecheck.faults.fault import PREPLANNED, Fault, Setting, everywhere
 
 # Orpheus has no piecewise walk, and omni's regions stage nothing that a decode stages as well.
 SHARED_REGION = Setting(
@@ -18,6 +21,11 @@ REGION = {
     "orpheus": "sampler.gather_indices",
     "qwen3-omni": "thinker_sampler.gather_indices",
 }
+
+
+def first_alone(requests: Sequence[Request]) -> Sequence[Request]:
+    """The others come when the first is decoding."""
+    return [requests[0], *(replace(request, arrival=request.arrival + 3) for request in requests[1:])]
 
 
 def single_slot(**settings: Any) -> PiecewiseRunner:
@@ -86,11 +94,14 @@ class NoFloor(SlotPolicy):
         return self.from_environment() or super().floor()
 
 
-ONE = {VARIABLE: "1"}
+def _in_environment(kind: type[SlotPolicy]) -> Any:
+    """`kind` in an environment that asks for one slot."""
 
+    def policy(configured: Mapping[str, int], run_ahead: int) -> SlotPolicy:
+        return kind(configured, run_ahead, {VARIABLE: "1"})
 
-def _policy(kind: type[SlotPolicy]) -> Any:
-    return lambda configured, run_ahead: kind(configured, run_ahead, ONE)
+    policy.shown = kind  # type: ignore[attr-defined]
+    return policy
 
 
 FAULTS = (
@@ -103,7 +114,7 @@ FAULTS = (
     ),
     Fault(
         name="piecewise-shares-slot-0",
-        story="The region always plans into slot 0, and the captured decode takes slot 0 in its turn as well.",
+        story="The region always plans into slot 0, and the captured decode takes that in its turn as well.",
         repair="the region's slot comes from the node's one rotation",
         shows="race", where=REGION, kind="piecewise", part=SharesSlot0, setting=SHARED_REGION,
     ),
@@ -118,14 +129,15 @@ FAULTS = (
         name="slot-per-runner",
         story="The runners of one node rotate separately, over the same buffers.",
         repair="one counter a node, for all its runners",
-        shows="race", where=everywhere("*kv.*"), kind="rotation", part=PerRunner, setting=SHARED_REGION,
+        shows="race", where=everywhere("*kv.*"), kind="rotation", part=PerRunner,
+        setting=replace(SHARED_REGION, requests=first_alone),
     ),
     Fault(
         name="one-slot-by-environment",
         story="The environment sets the slot count to 1 although resources force double buffering.",
         repair="a floor of two slots, and of one more than the run-ahead",
-        shows="race", where=everywhere("*kv.*"), kind="slots", part=_policy(NoFloor),
-        setting=Setting(parts={"slots": _policy(SlotPolicy)}),
+        shows="race", where=everywhere("*kv.*"), kind="slots", part=_in_environment(NoFloor),
+        setting=Setting(parts={"slots": _in_environment(SlotPolicy)}),
     ),
     Fault(
         name="dropped-plan-advances",
@@ -133,6 +145,6 @@ FAULTS = (
         "of the step before the dropped one, which still runs.",
         repair="a dropped plan gives its turn back",
         shows="race", where=everywhere("*kv.* (device)"), kind="rotation", part=DroppedPlanAdvances,
-        setting=Setting(walks={"qwen3-tts": {"talker.prefill": "main"}}),
+        setting=PREPLANNED,
     ),
 )  # fmt: skip

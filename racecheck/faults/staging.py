@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-from racecheck.engine import Request
+from racecheck.engine import ModelSpec, Request
 from racecheck.engine.resources import EAGER, Attention, Ragged, Sampler
 from racecheck.engine.resources.attention import PagedAttention, Schedule
 from racecheck.engine.runners import PerRequestRunner
 from racecheck.faults.fault import MODELS, Fault, Setting, everywhere
 from racecheck.staging import Lease, PinnedBuffer
 
-DECODES = {"qwen3-tts": "talker.decode", "orpheus": "decode", "qwen3-omni": "thinker.decode"}
-EAGER_DECODE = Setting(walks={model: {DECODES[model]: "eager"} for model in MODELS})
-ONE_BY_ONE = Setting(walks={model: {DECODES[model]: "per-request"} for model in MODELS})
+#: Where each model has its language model.
+DECODER = {"qwen3-tts": "talker", "orpheus": "decoder", "qwen3-omni": "thinker"}
+#: Buffers, and so events, of the ring below; and layers, so that it goes round within a step.
+RING, LAYERS = 8, 9
+
+
+def deep(spec: ModelSpec) -> ModelSpec:
+    """`spec` with more layers than the ring has buffers."""
+    node = getattr(spec, DECODER[spec.name])
+    deeper = replace(node, stack=replace(node.stack, layers=LAYERS))
+    return replace(spec, **{DECODER[spec.name]: deeper})
+
+
+PREFILLS = {"qwen3-tts": "talker.prefill", "orpheus": "prefill", "qwen3-omni": "thinker.prefill_text"}
+EAGER_PREFILL = Setting(walks={model: {PREFILLS[model]: "eager"} for model in MODELS})
+ONE_BY_ONE = Setting(walks={model: {PREFILLS[model]: "per-request"} for model in MODELS})
 
 
 class Unkeyed(PinnedBuffer):
@@ -56,17 +70,17 @@ class ScalarRowReused(Sampler):
 class EagerWrapperUnkeyed(Attention):
     """Keys its eager wrapper by label alone."""
 
-    def stage(self, name: str, *args: Any, **kind: Any) -> PinnedBuffer:
+    def kind(self, name: str) -> type[PinnedBuffer]:
         """The wrappers of captured labels have a workspace a slot, the eager one has one."""
-        return super().stage(name, *args, kind=Unkeyed if name == EAGER else PinnedBuffer)
+        return Unkeyed if name == EAGER else PinnedBuffer
 
 
 class RaggedOffsetsReused(Ragged):
     """Has one pinned `cu_seqlens` a wrapper."""
 
-    def stage(self, name: str, *args: Any, **kind: Any) -> PinnedBuffer:
+    def kind(self, name: str) -> type[PinnedBuffer]:
         """Whatever the slot."""
-        return super().stage(name, *args, kind=Unkeyed)
+        return Unkeyed
 
 
 class PerRequestUnfenced(PerRequestRunner):
@@ -76,23 +90,20 @@ class PerRequestUnfenced(PerRequestRunner):
         """Without waiting until the copies of the request before are done."""
 
 
-#: Buffers, and so events, of the ring below.
-RING = 8
-
-
 class RingLaps(Attention):
     """Stages something for each layer, through a ring of pinned buffers with an event each."""
 
     def build(self) -> None:
         """Stage the ring, too."""
         super().build()
-        self.ring = PinnedBuffer(f"{self.name}.ring", (1,), torch.int32, slots=RING)
-        self.laps = 0
+        if EAGER in self.labels:
+            self.ring = PinnedBuffer(f"{self.name}.ring", (1,), torch.int32, slots=RING)
+            self.laps = 0
 
     def begin(self, slot: int, schedule: Schedule) -> PagedAttention:
         """Layers of an eager forward go through the ring."""
         paged = super().begin(slot, schedule)
-        if torch.cuda.is_current_stream_capturing():
+        if EAGER not in self.labels or torch.cuda.is_current_stream_capturing():
             return paged
 
         def attend(layer: int, *qkv: torch.Tensor) -> torch.Tensor:
@@ -124,15 +135,15 @@ FAULTS = (
         story="The eager attention wrapper is keyed by label and not by slot: one schedule workspace for "
         "two steps.",
         repair="a workspace for each label and slot",
-        shows="race", where=everywhere("*attention.eager"), kind="attention", part=EagerWrapperUnkeyed,
-        setting=EAGER_DECODE,
+        shows="race", where=everywhere("*attention.eager"), kind="attention", part=EagerWrapperUnkeyed, uses=(Unkeyed,),
+        setting=EAGER_PREFILL,
     ),
     Fault(
         name="ragged-offsets-reused",
         story="One pinned cu_seqlens a ragged wrapper.",
         repair="offsets for each label and slot",
         shows="race", where={"qwen3-omni": "*_attention.*.cu_seqlens"}, kind="ragged",
-        part=RaggedOffsetsReused,
+        part=RaggedOffsetsReused, uses=(Unkeyed,),
     ),
     Fault(
         name="per-request-unfenced",
@@ -147,6 +158,6 @@ FAULTS = (
         "waits for a copy eight calls back.",
         repair="stage once a step, in the step's slot",
         shows="stall", where=everywhere("*attention.ring"), kind="attention", part=RingLaps,
-        setting=EAGER_DECODE,
+        setting=replace(EAGER_PREFILL, spec=deep),
     ),
 )  # fmt: skip

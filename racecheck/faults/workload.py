@@ -5,13 +5,23 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, TypeVar
 
 from racecheck.engine import ModelSpec, Request, preset
-from racecheck.engine.models.spec import OrpheusSpec, Qwen3OmniSpec, Qwen3TTSSpec
+from racecheck.engine.models.spec import DecoderSpec, OrpheusSpec, Qwen3OmniSpec, Qwen3TTSSpec
 
-#: Steps between waves. Three requests come with a wave and one a step later: it joins behind a plan.
+Decoder = TypeVar("Decoder", bound=DecoderSpec)
+
+#: Steps between waves.
 BETWEEN = 9
-WAVE = (0, 0, 0, 1)
+#: When the requests of a wave come, from its start: three together, then some that join behind a plan.
+WAVE, LARGE = (0, 0, 0, 1), (0, 0, 0, 1, 1)
+#: Of the omni model all media come, each often enough for its slots to be used again.
+WAVES = {
+    "qwen3-tts": [("text", WAVE), ("text", LARGE), ("text", WAVE)],
+    "orpheus": [("text", WAVE), ("text", LARGE), ("text", WAVE)],
+    "qwen3-omni": [("text", WAVE), ("audio", LARGE), ("vision", WAVE), ("text", WAVE)],
+}
 #: Of orpheus every fourth request speaks long enough for sound: 28 tokens make the first chunk.
 LONG = (29, 37)
 
@@ -25,25 +35,32 @@ def small(model: str) -> ModelSpec:
     if isinstance(spec, OrpheusSpec):
         return replace(spec, decoder=_fewer(spec.decoder, (2, 8)), codec=codec)
     assert isinstance(spec, Qwen3OmniSpec)
-    encoders = {name: replace(getattr(spec, name), buckets=(32,)) for name in ("audio", "vision")}
+    encoders: dict[str, Any] = {
+        name: replace(getattr(spec, name), buckets=(32,)) for name in ("audio", "vision")
+    }
     return replace(
-        spec, thinker=_fewer(spec.thinker, (2, 8)), talker=_fewer(spec.talker, (2, 8)), codec=codec, **encoders
+        spec,
+        thinker=_fewer(spec.thinker, (8,)),
+        talker=_fewer(spec.talker, (8,)),
+        codec=codec,
+        **encoders,
     )
 
 
-def _fewer(spec: object, buckets: tuple[int, ...]) -> object:
+def _fewer(spec: Decoder, buckets: tuple[int, ...]) -> Decoder:
     limits = spec.limits
-    packed = {"prefill_tokens": (32,), "prefill_requests": (1, 2)} if limits.prefill_tokens else {}
+    packed: dict[str, Any] = (
+        {"prefill_tokens": (32,), "prefill_requests": (1, 2)} if limits.prefill_tokens else {}
+    )
     return replace(spec, limits=replace(limits, buckets=buckets, **packed))
 
 
 def requests_for(model: str, seed: int) -> Sequence[Request]:
-    """Waves of requests with distinct temperatures and seeds; of the omni model all media come."""
+    """Waves of requests with distinct temperatures and seeds."""
     draw = random.Random(f"{model} {seed}")
-    waves = ["text", "audio", "vision", "text"] if model == "qwen3-omni" else ["text"] * 3
-    requests = []
-    for wave, medium in enumerate(waves):
-        for after in WAVE:
+    requests: list[Request] = []
+    for wave, (medium, arrivals) in enumerate(WAVES[model]):
+        for after in arrivals:
             requests.append(_request(model, draw, len(requests), wave * BETWEEN + after, medium))
     return requests
 

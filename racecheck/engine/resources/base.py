@@ -73,15 +73,13 @@ class Resource:
         """All labels are known: stage the buffers."""
         raise NotImplementedError
 
-    def stage(
-        self,
-        name: str,
-        shape: tuple[int, ...],
-        dtype: torch.dtype,
-        kind: type[PinnedBuffer] = PinnedBuffer,
-    ) -> PinnedBuffer:
+    def kind(self, name: str) -> type[PinnedBuffer]:
+        """What the staged buffer `name` is made of."""
+        return PinnedBuffer
+
+    def stage(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> PinnedBuffer:
         """Add a staged buffer. Its device twins become zeros, which address padding: what a warm-up needs."""
-        buffer = kind(f"{self.name}.{name}", shape, dtype, slots=self.num_slots)
+        buffer = self.kind(name)(f"{self.name}.{name}", shape, dtype, slots=self.num_slots)
         for slot in range(buffer.slots):
             buffer.device_view(slot).zero_()
         self.buffers.append(buffer)

@@ -29,7 +29,7 @@ class DecoderParts:
         self.attention = parts.attention(f"{prefix}attention", extent, self.kv, dtype)
         self.position = parts.position(f"{prefix}position", extent)
         self.sampler = parts.sampler(f"{prefix}sampler", extent, spec.sampling, spec.stack.vocab, range(1))
-        self.history = parts.history(extent, 1)
+        self.history = parts.history(f"{prefix}history", extent, 1)
         self.tokens = torch.zeros(extent.requests, 1, dtype=torch.int64, device="cuda")
 
     @property

@@ -33,7 +33,7 @@ class TalkerParts:
             "code_predictor_sampler", extent, spec.code_sampling, spec.code_predictor.vocab,
             range(1, spec.groups),
         )  # fmt: skip
-        self.history = parts.history(extent, spec.groups)
+        self.history = parts.history(f"{prefix}history", extent, spec.groups)
         # Graphs write their frames here, not to memory of their own pool, which a replay may reuse.
         self.codes = torch.zeros(extent.requests, spec.groups, dtype=torch.int64, device="cuda")
 
