@@ -104,7 +104,8 @@ FAULTS = (
         "the same pages, and overrun it.",
         repair="size it by the largest batch times the pages of the longest request",
         shows="error", where={"qwen3-tts": "LeaseError", "orpheus": "LeaseError"}, kind="kv",
-        part=IndicesPerPool, uses=(SmallPool,), setting=Setting(requests=share_prefix, parts={"kv": SmallPool}),
+        part=IndicesPerPool, uses=(SmallPool,),
+        setting=Setting(requests=share_prefix, parts={"kv": SmallPool}),
     ),
     Fault(
         name="padding-scatters-back",

@@ -135,7 +135,8 @@ FAULTS = (
         story="The eager attention wrapper is keyed by label and not by slot: one schedule workspace for "
         "two steps.",
         repair="a workspace for each label and slot",
-        shows="race", where=everywhere("*attention.eager"), kind="attention", part=EagerWrapperUnkeyed, uses=(Unkeyed,),
+        shows="race", where=everywhere("*attention.eager"), kind="attention",
+        part=EagerWrapperUnkeyed, uses=(Unkeyed,),
         setting=EAGER_PREFILL,
     ),
     Fault(
