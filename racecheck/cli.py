@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import racecheck
-from racecheck.commands.faults import faults
+from racecheck.commands.faults import faults, run_with
 from racecheck.commands.litmus import litmus
 from racecheck.commands.paths import typed_path
 from racecheck.commands.traces import check as check_trace
@@ -184,6 +184,10 @@ def run(
         typer.Option(parser=_whole(1, MOST_STEPS), metavar="N", help="Run N engine steps at most."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
+    fault: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Run each scenario once with this known fault, and once without."),
+    ] = None,
     trace: Annotated[
         Path | None,
         typer.Option(
@@ -202,6 +206,8 @@ def run(
     if wrong:
         return 2
     overrides = Overrides(slots=slots, runner=runner, device=device, lag=lag, seed=seed, steps=steps)
+    if fault is not None:
+        return run_with(fault, files, overrides)
     plans = plan_all(files, overrides)
     check_device(device, lag)
     with _trace_file(trace, plans) as file_of_trace:

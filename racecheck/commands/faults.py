@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,7 +16,9 @@ from racecheck.errors import UsageError
 from racecheck.scenario.model import check_lag
 
 if TYPE_CHECKING:  # the engine imports torch, which takes seconds
-    from racecheck.faults import Fault
+    from racecheck.faults import Cell, Fault
+    from racecheck.scenario.load import ScenarioFile
+    from racecheck.scenario.run import Overrides
 
 WIDTH = 110
 
@@ -53,6 +56,48 @@ def faults(
         raise UsageError("racecheck faults: --scenario is for --check; write --check with it")
     print("\n".join(map(describe, chosen)) if names else table(chosen))
     return 0
+
+
+def run_with(name: str, files: Sequence[ScenarioFile], overrides: Overrides) -> int:
+    """The scenarios `files` with the fault `name`, then without: 0 if as the catalogue says, else 1."""
+    from racecheck.faults import find
+
+    fault = find(name)
+    wrong = 0
+    for file in files:
+        cell = _in_scenario(fault, file, overrides)
+        print(f"{file.scenario.name}, with {fault.name}: {cell}\n\n{_story(cell)}".rstrip())
+        wrong += cell.problem is not None
+    return int(wrong > 0)
+
+
+def _in_scenario(fault: Fault, file: ScenarioFile, overrides: Overrides) -> Cell:
+    """The fault in the scenario's model under its workload, which the fault's setting may change."""
+    from racecheck.faults import Cell, observe
+    from racecheck.scenario.run import model_spec
+    from racecheck.scenario.workload import build_requests
+
+    scenario = file.scenario
+    if scenario.model not in fault.where:
+        raise UsageError(
+            f"--fault {fault.name}: does not apply to {scenario.model}; it does to {', '.join(fault.where)}"
+        )
+    seed = scenario.seed if overrides.seed is None else overrides.seed
+    spec = model_spec(file)
+    requests = build_requests(file, seed, spec)
+    lag, steps = overrides.lag or scenario.lag, overrides.steps or scenario.steps
+    run = partial(observe, spec, requests, fault.setting, lag=lag, steps=steps, explain=True)
+    seen, twin = run(parts=fault.parts), run(parts=fault.twin)
+    return Cell(fault, scenario.model, seen, twin)
+
+
+def _story(cell: Cell) -> str:
+    from racecheck.report.text import describe_finding
+
+    seen = cell.seen
+    if seen is None or seen.finding is None:
+        return f"{seen.message}\n" if seen is not None and seen.message else ""
+    return describe_finding(seen.finding)
 
 
 def table(chosen: Sequence[Fault]) -> str:

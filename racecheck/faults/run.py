@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import racecheck
+from racecheck.detect.advice import advise
+from racecheck.detect.finding import Finding
 from racecheck.engine import Engine, EngineConfig, ModelSpec, Parts, Request
 from racecheck.errors import RacecheckError
 from racecheck.faults.fault import Fault, Setting
@@ -26,6 +28,8 @@ class Seen:
     on: str | None
     untested: tuple[str, ...] = ()
     stalled: tuple[str, ...] = ()
+    finding: Finding | None = None
+    message: str | None = None  # of an error
 
     def __str__(self) -> str:
         if self.on is not None:
@@ -36,9 +40,18 @@ class Seen:
 
 
 def observe(
-    spec: ModelSpec, requests: Sequence[Request], setting: Setting, parts: Parts, lag: str = "latest"
+    spec: ModelSpec,
+    requests: Sequence[Request],
+    setting: Setting,
+    parts: Parts,
+    lag: str = "latest",
+    steps: int | None = None,
+    explain: bool = False,
 ) -> Seen:
-    """Serve `requests`, changed as `setting` says, on an engine of `parts` under the virtual device."""
+    """Serve `requests`, changed as `setting` says, on an engine of `parts` under the virtual device.
+
+    With `explain` the finding has reasons and repairs.
+    """
     config = EngineConfig(
         spec=setting.spec(spec),
         run_ahead=setting.run_ahead,
@@ -49,16 +62,19 @@ def observe(
     error: Exception | None = None
     with racecheck.virtual_cuda(lag=lag), racecheck.audit() as audit:
         try:
-            Engine(config, parts).run(setting.requests(requests))
+            Engine(config, parts).run(setting.requests(requests), steps)
         except Exception as caught:
             error = caught
     if error is not None and audit.verdict not in WRONG:
         if not isinstance(error, RacecheckError):
             raise error
-        return Seen("error", type(error).__name__)
-    findings = audit._detector.findings
-    if findings:
-        return Seen(audit.verdict, findings[0].buffer)
+        return Seen("error", type(error).__name__, message=str(error))
+    first = audit.first
+    if first is not None:
+        if explain:
+            advise(audit.trace, first)
+        # The pairs would keep the whole trace.
+        return Seen(audit.verdict, first.buffer, finding=replace(first, pairs=[]))
     evidence = audit.evidence
     untested = tuple(sorted(name for name, buffer in evidence.buffers.items() if not buffer.rewrites))
     stalled = sorted({name for stall in evidence.stalls.values() for name in stall.buffers})

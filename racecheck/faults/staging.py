@@ -8,8 +8,10 @@ from typing import Any
 import torch
 
 from racecheck.engine import ModelSpec, Request
-from racecheck.engine.resources import EAGER, Attention, Ragged, Sampler
-from racecheck.engine.resources.attention import PagedAttention, Schedule
+from racecheck.engine.models.presets import LATENT_TINY
+from racecheck.engine.models.transformer import PagedAttend
+from racecheck.engine.resources import EAGER, Attention, LatentAttention, Ragged, Sampler
+from racecheck.engine.resources.attention import Schedule
 from racecheck.engine.runners import PerRequestRunner
 from racecheck.faults.fault import MODELS, Fault, Setting, everywhere
 from racecheck.staging import Lease, PinnedBuffer
@@ -18,6 +20,13 @@ from racecheck.staging import Lease, PinnedBuffer
 DECODER = {"qwen3-tts": "talker", "orpheus": "decoder", "qwen3-omni": "thinker"}
 #: Buffers, and so events, of the ring below; and layers, so that it goes round within a step.
 RING, LAYERS = 8, 9
+
+
+def latent(spec: ModelSpec) -> ModelSpec:
+    """`spec` with latent attention in its language model."""
+    node = getattr(spec, DECODER[spec.name])
+    changed = replace(node, stack=replace(node.stack, latent=LATENT_TINY))
+    return replace(spec, **{DECODER[spec.name]: changed})
 
 
 def deep(spec: ModelSpec) -> ModelSpec:
@@ -75,6 +84,14 @@ class EagerWrapperUnkeyed(Attention):
         return Unkeyed if name == EAGER else PinnedBuffer
 
 
+class MlaWrapperPerLabel(LatentAttention):
+    """Keeps one eager latent-attention wrapper a label."""
+
+    def kind(self, name: str) -> type[PinnedBuffer]:
+        """Grouped heads have learned to keep one a slot; this one was written anew."""
+        return Unkeyed if name == EAGER else PinnedBuffer
+
+
 class RaggedOffsetsReused(Ragged):
     """Has one pinned `cu_seqlens` a wrapper."""
 
@@ -100,7 +117,7 @@ class RingLaps(Attention):
             self.ring = PinnedBuffer(f"{self.name}.ring", (1,), torch.int32, slots=RING)
             self.laps = 0
 
-    def begin(self, slot: int, schedule: Schedule) -> PagedAttention:
+    def begin(self, slot: int, schedule: Schedule) -> PagedAttend:
         """Layers of an eager forward go through the ring."""
         paged = super().begin(slot, schedule)
         if EAGER not in self.labels or torch.cuda.is_current_stream_capturing():
@@ -110,7 +127,7 @@ class RingLaps(Attention):
             self.stage_layer(layer)
             return paged(layer, *qkv)
 
-        return attend  # type: ignore[return-value]
+        return attend
 
     def stage_layer(self, layer: int) -> None:
         """Safe, but the host waits for a copy of this very step, eight layers back: it cannot run ahead."""
@@ -145,6 +162,13 @@ FAULTS = (
         repair="offsets for each label and slot",
         shows="race", where={"qwen3-omni": "*_attention.*.cu_seqlens"}, kind="ragged",
         part=RaggedOffsetsReused, uses=(Unkeyed,),
+    ),
+    Fault(
+        name="mla-wrapper-per-label",
+        story="One eager latent-attention wrapper a label, for all slots.",
+        repair="a wrapper, and so a workspace, for each label and slot",
+        shows="race", where=everywhere("*attention.eager"), kind="latent_attention",
+        part=MlaWrapperPerLabel, uses=(Unkeyed,), setting=replace(EAGER_PREFILL, spec=latent),
     ),
     Fault(
         name="per-request-unfenced",

@@ -15,12 +15,12 @@ Decoder = TypeVar("Decoder", bound=DecoderSpec)
 #: Steps between waves.
 BETWEEN = 9
 #: When the requests of a wave come, from its start: three together, then some that join behind a plan.
-WAVE, LARGE = (0, 0, 0, 1), (0, 0, 0, 1, 1)
+WAVE, LARGE, LONGEST = (0, 0, 0, 1), (0, 0, 0, 1, 1), (0, 0, 0, 1, 1, 2, 2)
 #: Of the omni model all media come, each often enough for its slots to be used again.
 WAVES = {
     "qwen3-tts": [("text", WAVE), ("text", LARGE), ("text", WAVE)],
     "orpheus": [("text", WAVE), ("text", LARGE), ("text", WAVE)],
-    "qwen3-omni": [("text", WAVE), ("audio", LARGE), ("vision", WAVE), ("text", WAVE)],
+    "qwen3-omni": [("text", WAVE), ("audio", LONGEST), ("vision", WAVE), ("text", WAVE)],
 }
 #: Of orpheus every fourth request speaks long enough for sound: 28 tokens make the first chunk.
 LONG = (29, 37)

@@ -34,7 +34,7 @@ class KV(Resource):
         super().__init__(name)
         self.page_size = page_size
         self.width = -(-extent.length // page_size)  # pages of the longest request
-        self.heads = stack.kv_heads
+        self.heads = 1 if stack.latent else stack.kv_heads
         self._extent = extent
         self.num_pages = 1 + self.pool_pages()
         self.allocate(stack, dtype)

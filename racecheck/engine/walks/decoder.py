@@ -25,8 +25,9 @@ class DecoderParts:
         parts, dtype, extent = build.parts, build.spec.dtype, Extent.of(spec.limits)
         self.spec = spec
         self.net = LanguageModel(spec, weights)
-        self.kv = parts.kv(f"{prefix}kv", extent, spec.stack, dtype, spec.limits.page_size)
-        self.attention = parts.attention(f"{prefix}attention", extent, self.kv, dtype)
+        kv, attention = parts.cache(spec.stack)
+        self.kv = kv(f"{prefix}kv", extent, spec.stack, dtype, spec.limits.page_size)
+        self.attention = attention(f"{prefix}attention", extent, self.kv, dtype)
         self.position = parts.position(f"{prefix}position", extent)
         self.sampler = parts.sampler(f"{prefix}sampler", extent, spec.sampling, spec.stack.vocab, range(1))
         self.history = parts.history(f"{prefix}history", extent, 1)

@@ -25,8 +25,9 @@ class TalkerParts:
         self.spec = spec
         self.net = Talker(spec, weights)
         self.predictor = CodePredictor(spec, weights)
-        self.kv = parts.kv(f"{prefix}kv", extent, spec.stack, dtype, spec.limits.page_size)
-        self.attention = parts.attention(f"{prefix}attention", extent, self.kv, dtype)
+        kv, attention = parts.cache(spec.stack)
+        self.kv = kv(f"{prefix}kv", extent, spec.stack, dtype, spec.limits.page_size)
+        self.attention = attention(f"{prefix}attention", extent, self.kv, dtype)
         self.position = parts.position(f"{prefix}position", extent)
         self.sampler = parts.sampler("talker_sampler", extent, spec.sampling, spec.stack.vocab, range(1))
         self.code_sampler = parts.sampler(
