@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -68,4 +69,4 @@ def story(fault: Fault) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(cells(CATALOGUE.values(), MODELS, tell=print)).rstrip() + "\n")
+    PAGE.write_text(page(cells(CATALOGUE.values(), MODELS, workers=os.cpu_count() or 1)).rstrip() + "\n")

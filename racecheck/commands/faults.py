@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import sys
+import os
 import textwrap
 from collections.abc import Sequence
 from dataclasses import fields
@@ -152,10 +152,10 @@ def _check(chosen: Sequence[Fault], models: Sequence[str], seed: int, lag: str) 
     """Run and print one cell after the other; 1 if one of them is not what it must be."""
     from racecheck.faults import cells
 
+    workers = (os.cpu_count() or 1) if len(chosen) > 1 else 1
     wrong = total = 0
     name = ""
-    for cell in cells(chosen, models, seed=seed, lag=lag, tell=_tell):
-        _tell("")
+    for cell in cells(chosen, models, seed=seed, lag=lag, workers=workers):
         if cell.fault.name != name:
             name = cell.fault.name
             print(name)
@@ -164,9 +164,3 @@ def _check(chosen: Sequence[Fault], models: Sequence[str], seed: int, lag: str) 
         wrong += cell.problem is not None
     print(f"\n{total - wrong} of {total} cells are as the catalogue says")
     return int(wrong > 0)
-
-
-def _tell(doing: str) -> None:
-    """What runs just now, on a terminal."""
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{doing}", end="", file=sys.stderr, flush=True)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any, NamedTuple
 
+from racecheck.faults.catalogue import find
 from racecheck.faults.fault import Fault
 from racecheck.faults.run import Seen, run_fault, run_twin
 
@@ -55,34 +60,42 @@ def twin_problem(seen: Seen) -> str | None:
     return f"the twin is {seen}"
 
 
-@dataclass
-class Twins:
-    """What the twins came to: faults of one setting share theirs."""
+class Unit(NamedTuple):
+    """Faults of one setting in one model: they share a twin, and so are run by one process."""
 
+    names: tuple[str, ...]
+    model: str
     seed: int
     lag: str
-    _known: dict[object, Seen] = field(default_factory=dict)
 
-    def of(self, fault: Fault, model: str) -> Seen:
-        """The twin of `fault` in `model`."""
-        key = (id(fault.setting), model)
-        if key not in self._known:
-            self._known[key] = run_twin(fault, model, seed=self.seed, lag=self.lag)
-        return self._known[key]
+
+def run_unit(unit: Unit) -> list[tuple[Seen | None, Seen]]:
+    """What the faults of `unit`, and their twin, came to."""
+    faults = [find(name) for name in unit.names]
+    how: dict[str, Any] = {"seed": unit.seed, "lag": unit.lag}
+    twin = run_twin(faults[0], unit.model, **how)
+    return [(run_fault(one, unit.model, **how) if unit.model in one.where else None, twin) for one in faults]
 
 
 def cells(
-    faults: Iterable[Fault],
-    models: Sequence[str],
-    *,
-    seed: int = 0,
-    lag: str = "latest",
-    tell: Callable[[str], None] = lambda doing: None,
-) -> Iterable[Cell]:
-    """All cells, fault by fault; `tell` is called before each with what is being run."""
-    twins = Twins(seed, lag)
+    faults: Iterable[Fault], models: Sequence[str], *, seed: int = 0, lag: str = "latest", workers: int = 1
+) -> Iterator[Cell]:
+    """All cells, fault by fault, each as soon as it and those before it are known; by `workers` processes."""
+    faults = list(faults)
+    units = _units(faults, models, seed, lag)
+    known: dict[tuple[str, str], Cell] = {}
+    with ProcessPoolExecutor(workers, get_context("spawn")) if workers > 1 else nullcontext() as pool:
+        outcomes = map(run_unit, units) if pool is None else pool.map(run_unit, units)
+        todo = deque((fault.name, model) for fault in faults for model in models)
+        for unit, outcome in zip(units, outcomes, strict=True):
+            for name, (seen, twin) in zip(unit.names, outcome, strict=True):
+                known[name, unit.model] = Cell(find(name), unit.model, seen, twin)
+            while todo and todo[0] in known:
+                yield known.pop(todo.popleft())
+
+
+def _units(faults: Iterable[Fault], models: Sequence[str], seed: int, lag: str) -> list[Unit]:
+    by_setting: dict[int, list[str]] = {}
     for fault in faults:
-        for model in models:
-            tell(f"{fault.name} in {model}")
-            run = partial(run_fault, fault, model, seed=seed, lag=lag)
-            yield Cell(fault, model, run() if model in fault.where else None, twins.of(fault, model))
+        by_setting.setdefault(id(fault.setting), []).append(fault.name)
+    return [Unit(tuple(names), model, seed, lag) for names in by_setting.values() for model in models]

@@ -14,6 +14,9 @@ from racecheck.faults.fault import Fault, Setting
 from racecheck.faults.workload import requests_for, small
 from racecheck.report.result import WRONG
 
+#: Engine steps in which a fault must have shown.
+SHORT = 32
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -82,10 +85,11 @@ def observe(
 
 
 def run_fault(fault: Fault, model: str, *, seed: int = 0, lag: str = "latest") -> Seen:
-    """The small model `model` with `fault`."""
-    return observe(small(model), requests_for(model, seed), fault.setting, fault.parts, lag)
+    """The small model `model` with `fault`: to the end only if it stalls, for that is no finding."""
+    steps = None if fault.shows == "stall" else SHORT
+    return observe(small(model), requests_for(model, seed), fault.setting, fault.parts, lag, steps)
 
 
 def run_twin(fault: Fault, model: str, *, seed: int = 0, lag: str = "latest") -> Seen:
-    """The same without the fault."""
+    """The same without the fault, to the end."""
     return observe(small(model), requests_for(model, seed), fault.setting, fault.twin, lag)

@@ -20,7 +20,7 @@ WAVE, LARGE, LONGEST = (0, 0, 0, 1), (0, 0, 0, 1, 1), (0, 0, 0, 1, 1, 2, 2)
 WAVES = {
     "qwen3-tts": [("text", WAVE), ("text", LARGE), ("text", WAVE)],
     "orpheus": [("text", WAVE), ("text", LARGE), ("text", WAVE)],
-    "qwen3-omni": [("text", WAVE), ("audio", LONGEST), ("vision", WAVE), ("text", WAVE)],
+    "qwen3-omni": [("text", WAVE), ("audio", LONGEST), ("vision", LONGEST), ("text", LARGE)],
 }
 #: Of orpheus every fourth request speaks long enough for sound: 28 tokens make the first chunk.
 LONG = (29, 37)

@@ -71,9 +71,10 @@ def test_a_fault_replaces_one_part():
         assert differ == [fault.kind]
 
 
-def test_a_fault_that_is_repaired_is_a_problem():
+def test_a_fault_that_is_repaired_is_a_problem(monkeypatch):
     """The check fires when the wrong part is right: the matrix would say so."""
     fault = replace(find("dropped-plan-advances"), part=Parts().rotation)
+    monkeypatch.setitem(CATALOGUE, fault.name, fault)
     (cell,) = cells([fault], ["orpheus"])
     assert cell.problem == "race on *kv.* (device) was expected, not clean"
     assert str(cell).startswith("WRONG: ")
