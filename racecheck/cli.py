@@ -207,6 +207,11 @@ def run(
         return 2
     overrides = Overrides(slots=slots, runner=runner, device=device, lag=lag, seed=seed, steps=steps)
     if fault is not None:
+        if slots or runner or trace or json or device != "virtual":
+            raise UsageError(
+                f"--fault {fault}: brings its own slots and runners, on the virtual device; "
+                "leave out --slots, --runner, --device, --trace and --json"
+            )
         return run_with(fault, files, overrides)
     plans = plan_all(files, overrides)
     check_device(device, lag)

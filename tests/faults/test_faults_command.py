@@ -12,6 +12,7 @@ from racecheck.engine import Parts
 from racecheck.faults import CATALOGUE, MODELS, find
 
 ROOT = Path(__file__).parents[2]
+SCENARIO = str(ROOT / "scenarios" / "qwen3-tts.toml")
 PAGE = (ROOT / "docs" / "faults.md").read_text()
 
 
@@ -63,10 +64,8 @@ def test_check_says_ok_or_wrong(run, monkeypatch):
         (("faults", "--scenario", "orpheus"), "--scenario is for --check"),
         (("faults", "--check", "--scenario", "gpt"), "write one of qwen3-tts, orpheus, qwen3-omni"),
         (("faults", "--check", "--lag", "late"), "'late' is not a lag"),
-        (
-            ("run", str(ROOT / "scenarios/qwen3-tts.toml"), "--fault", "alias-lease"),
-            "does not apply to qwen3-tts",
-        ),
+        (("run", SCENARIO, "--fault", "alias-lease"), "does not apply to qwen3-tts"),
+        (("run", SCENARIO, "--fault", "pair-key", "--slots", "1"), "leave out --slots"),
     ],
 )
 def test_what_is_wrong_is_one_line(run, arguments, line):
@@ -79,8 +78,7 @@ def test_what_is_wrong_is_one_line(run, arguments, line):
 
 def test_a_scenario_with_a_fault(run):
     """The scenario's own requests: the fault is found, with a repair; without it all is clean."""
-    scenario = str(ROOT / "scenarios" / "qwen3-tts.toml")
-    code, out, _ = run("run", scenario, "--fault", "scalar-row-reused", "--lag", "eager")
+    code, out, _ = run("run", SCENARIO, "--fault", "scalar-row-reused", "--lag", "eager")
     assert code == 0
     assert "with scalar-row-reused: race on talker_sampler.temperature; twin clean" in out
     assert "repair   record an event" in out
