@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import racecheck
+from racecheck.commands.faults import faults, run_with
 from racecheck.commands.litmus import litmus
 from racecheck.commands.paths import typed_path
 from racecheck.commands.traces import check as check_trace
@@ -189,6 +190,10 @@ def run(
         ),
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
+    fault: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Run each scenario once with this known fault, and once without."),
+    ] = None,
     trace: Annotated[
         Path | None,
         typer.Option(
@@ -209,6 +214,13 @@ def run(
     overrides = Overrides(
         slots=slots, runner=runner, device=device, lag=lag, seed=seed, steps=steps, exact=exact
     )
+    if fault is not None:
+        if slots or runner or trace or json or device != "virtual":
+            raise UsageError(
+                f"--fault {fault}: brings its own slots and runners, on the virtual device; "
+                "leave out --slots, --runner, --device, --trace and --json"
+            )
+        return run_with(fault, files, overrides)
     plans = plan_all(files, overrides)
     check_device(device, lag, exact)
     with _trace_file(trace, plans) as file_of_trace:
@@ -220,6 +232,7 @@ def run(
     return report.exit_code
 
 
+app.command()(faults)
 app.command()(litmus)
 app.command("check")(check_trace)
 app.command()(syncs)

@@ -65,6 +65,11 @@ class Audit:
                 advise(self.trace, finding)
         return self._detector.findings
 
+    @property
+    def first(self) -> Finding | None:
+        """The first of `findings` as it was met, without reasons and repairs: those take time."""
+        return next(iter(self._detector.findings), None)
+
     def assert_clean(self) -> None:
         """Raise unless the verdict is `clean`.
 

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from racecheck.engine.config import EngineConfig, Parts
-from racecheck.engine.models.spec import DecoderSpec
 from racecheck.engine.node import Node
-from racecheck.engine.resources import KV, Attention, Extent, Resource
+from racecheck.engine.resources import Resource
 from racecheck.engine.runners import GraphKey, Runner, Streams, Walk
+from racecheck.engine.runners.graphs import GraphMemory
 from racecheck.errors import UsageError
 
 
@@ -24,19 +24,10 @@ class Builder:
         self.parts = parts
         self.streams = streams
         self._policy = parts.slots(config.slots, config.run_ahead)
-        self._pool = torch.cuda.graph_pool_handle()
+        self._memory = GraphMemory()
         self._graphs: dict[str, dict[GraphKey, torch.cuda.CUDAGraph]] = {}
         self._inputs: dict[str, list[torch.Tensor]] = {}
         self._walks: list[str] = []
-
-    def cache(self, prefix: str, spec: DecoderSpec) -> tuple[KV, Attention]:
-        """The paged cache of a decoder, and the attention that goes with it."""
-        parts, extent, dtype = self.parts, Extent.of(spec.limits), self.spec.dtype
-        latent = spec.stack.latent is not None
-        make_kv = parts.latent_kv if latent else parts.kv
-        make_attention = parts.latent_attention if latent else parts.attention
-        kv: Any = make_kv(f"{prefix}kv", extent, spec.stack, dtype, spec.limits.page_size)
-        return kv, make_attention(f"{prefix}attention", extent, kv, dtype)
 
     def node(self, name: str, resources: Sequence[Resource], walks: Sequence[tuple[Walk, str]]) -> Node:
         """A node of `walks`, each with the runner it has unless the configuration says otherwise."""
@@ -58,14 +49,14 @@ class Builder:
         if kind == "main":
             slots = self._policy.count("main", walk.resources)
             graphs = self._shared(f"main {walk.label}")
-            return self.parts.main(**common, num_slots=slots, graphs=graphs, pool=self._pool)
+            return self.parts.main(**common, num_slots=slots, graphs=graphs, memory=self._memory)
         if kind == "piecewise":
             return self.parts.piecewise(
                 **common,
                 num_slots=self._policy.count("piecewise", walk.region_resources),
                 outer_slots=self._policy.count("eager", walk.outer_resources),
                 graphs=self._shared(f"piecewise {walk.label}"),
-                pool=self._pool,
+                memory=self._memory,
                 inputs=self._inputs.setdefault(walk.label, []),
             )
         make = self.parts.per_request if kind == "per-request" else self.parts.eager

@@ -7,16 +7,8 @@ from dataclasses import dataclass, field
 
 from racecheck.engine.intake import Intake
 from racecheck.engine.models.presets import preset
-from racecheck.engine.models.spec import ModelSpec
-from racecheck.engine.resources import (
-    KV,
-    Attention,
-    LatentAttention,
-    LatentKV,
-    Position,
-    Ragged,
-    Sampler,
-)
+from racecheck.engine.models.spec import ModelSpec, StackSpec
+from racecheck.engine.resources import KV, Attention, LatentAttention, LatentKV, Position, Ragged, Sampler
 from racecheck.engine.results import Results
 from racecheck.engine.runners import EagerRunner, MainRunner, PerRequestRunner, PiecewiseRunner, Rotation
 from racecheck.engine.scheduler import Scheduler
@@ -87,3 +79,7 @@ class Parts:
     scheduler: Callable[..., Scheduler] = Scheduler
     speculation: Callable[..., Speculation] = Speculation
     intake: Callable[..., Intake] = Intake
+
+    def cache(self, stack: StackSpec) -> tuple[Callable[..., KV], Callable[..., Attention]]:
+        """The cache of `stack` and the attention over it: grouped heads, or latent."""
+        return (self.latent_kv, self.latent_attention) if stack.latent else (self.kv, self.attention)

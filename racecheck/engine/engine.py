@@ -61,7 +61,7 @@ class Engine:
         """
         self._check(requests)
         self.worker = self._worker()
-        intake = self.parts.intake(requests)
+        intake = self.parts.intake(requests, self.model.admit, self.streams.compute)
         with self._thread("d2h") as d2h, self._thread("plan") as plan, self._thread("gpu") as gpu:
             served = gpu.submit(self.worker.serve, intake, steps, on_step, plan, d2h)
             intake.serve()
@@ -87,7 +87,6 @@ class Engine:
             self.results,
             self.parts.speculation(self.group),
             self.group,
-            self.streams,
             run_ahead=self.config.run_ahead,
             first_step=self.step_count,
         )

@@ -61,16 +61,21 @@ class Results:
         """Steps submitted and not waited for."""
         return len(self._in_flight)
 
-    def submit(self, batch: Batch, d2h: Executor) -> None:
-        """Queue the copy of what the compute stream is about to produce, and have the D2H thread read it."""
+    def submit(self, batch: Batch, d2h: Executor, *, wanted: bool) -> None:
+        """Queue the copy of what the compute stream is about to produce, and have the D2H thread read it.
+
+        Nothing is copied and read if it is not `wanted`, or if there is nothing.
+        """
         place = self._free.popleft()
         compute, output = self._streams.compute, self._outputs.get(batch.walk)
         lease = None
         with torch.cuda.stream(compute):
-            if output is not None:
+            if output is not None and wanted:
                 lease = self.lease(batch.walk, place)
                 lease.device[: batch.size].copy_(output[: batch.size])
             self.record_computed(place)
+        with torch.cuda.stream(self._streams.d2h):
+            self.copy(batch, place, lease)
         self._in_flight.append(InFlight(batch, place, d2h.submit(self.fetch, batch, place, lease)))
 
     def lease(self, walk: str, place: Place) -> Lease:
@@ -81,14 +86,17 @@ class Results:
         """The place's event covers all that the step has queued on the compute stream."""
         place.computed.record(self._streams.compute)
 
-    def fetch(self, batch: Batch, place: Place, lease: Lease | None) -> Items:
-        """On the D2H thread: copy, wait, read. The wait is taken also when there is nothing to read."""
+    def copy(self, batch: Batch, place: Place, lease: Lease | None) -> None:
+        """Queue the result copy on the D2H stream; `place.done` covers it, and the forward before it."""
         d2h = self._streams.d2h
-        with mark(step=batch.step, phase="results"), torch.cuda.stream(d2h):
-            d2h.wait_event(place.computed)
-            if lease is not None:
-                lease.host[: batch.size].copy_(lease.device[: batch.size], non_blocking=True)
-            place.done.record(d2h)
+        d2h.wait_event(place.computed)
+        if lease is not None:
+            lease.host[: batch.size].copy_(lease.device[: batch.size], non_blocking=True)
+        place.done.record(d2h)
+
+    def fetch(self, batch: Batch, place: Place, lease: Lease | None) -> Items:
+        """On the D2H thread: wait, then read. The wait is taken also when there is nothing to read."""
+        with mark(step=batch.step, phase="results"):
             place.done.synchronize()
             return [] if lease is None else self.read(lease.host[: batch.size])
 
@@ -102,8 +110,8 @@ class Results:
         """The step that will be waited for next."""
         return self._in_flight[0].batch
 
-    def wait_oldest(self, gone: set[str]) -> Items:
-        """Hold the calling thread until the oldest step in flight is complete; `gone` read no more."""
+    def wait_oldest(self) -> Items:
+        """Hold the calling thread until the oldest step in flight is complete."""
         _, place, items = self._in_flight.popleft()
         out = items.result()
         self._free.append(place)

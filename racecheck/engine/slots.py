@@ -15,9 +15,12 @@ VARIABLE = "ENGINE_NUM_SLOTS"
 class SlotPolicy:
     """Decides slot counts from what is configured, what the environment says and what resources need."""
 
-    def __init__(self, configured: Mapping[str, int], run_ahead: int) -> None:
+    def __init__(
+        self, configured: Mapping[str, int], run_ahead: int, environment: Mapping[str, str] = os.environ
+    ) -> None:
         self._configured = configured
         self._run_ahead = run_ahead
+        self._environment = environment
 
     def count(self, runner: str, resources: Iterable[Resource]) -> int:
         """Slots of `runner`, which plans `resources`: one will do if none forces double buffering.
@@ -36,7 +39,7 @@ class SlotPolicy:
 
     def from_environment(self) -> int | None:
         """The count that `ENGINE_NUM_SLOTS` asks for."""
-        text = os.environ.get(VARIABLE)
+        text = self._environment.get(VARIABLE)
         if text is None:
             return None
         if not text.isdecimal() or int(text) < 1:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from racecheck.engine.request import Batch, Request
 from racecheck.engine.resources import Extent
-from racecheck.staging import holds, wants
+from racecheck.staging import holds, named, wants
 
 
 class History:
@@ -16,11 +16,15 @@ class History:
     Only the compute stream touches them, so steps order themselves.
     """
 
-    def __init__(self, extent: Extent, groups: int) -> None:
+    def __init__(self, name: str, extent: Extent, groups: int) -> None:
+        self.name = name
         self._length = extent.length
-        self._text = torch.zeros(extent.rows, extent.length, dtype=torch.int64, device="cuda")
-        self._latest = torch.zeros(extent.rows, groups, dtype=torch.int64, device="cuda")
-        self.frames = torch.zeros(extent.rows, extent.length, groups, dtype=torch.int64, device="cuda")
+        self._text = self._rows("text", extent.rows, extent.length)
+        self._latest = self._rows("latest", extent.rows, groups)
+        self.frames = self._rows("frames", extent.rows, extent.length, groups)
+
+    def _rows(self, what: str, *shape: int) -> Tensor:
+        return named(torch.zeros(*shape, dtype=torch.int64, device="cuda"), f"{self.name}.{what}")
 
     def admit(self, request: Request, row: int) -> None:
         """Copy the text into `row`, from a fresh pinned temporary.

@@ -14,14 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Executor
 
-import torch
-
 from racecheck.engine.intake import Intake
 from racecheck.engine.model import Model
 from racecheck.engine.ranks import Group
-from racecheck.engine.request import Batch, Request
+from racecheck.engine.request import Batch
 from racecheck.engine.results import Items, Results
-from racecheck.engine.runners import Streams
 from racecheck.engine.scheduler import Scheduler
 from racecheck.engine.speculation import Speculation
 from racecheck.staging import host_delay
@@ -41,7 +38,6 @@ class Worker:
         results: Results,
         speculation: Speculation,
         group: Group,
-        streams: Streams,
         *,
         run_ahead: int,
         first_step: int,
@@ -53,7 +49,6 @@ class Worker:
         self.step = first_step
         self.tokens: Tokens = {}
         self._group = group
-        self._streams = streams
         self._run_ahead = run_ahead
 
     def serve(
@@ -94,13 +89,8 @@ class Worker:
                 break
             running = self.scheduler.admit(cached)
             with mark(step=self.step, phase="admit"):
-                self.admit(request, running.row)
+                intake.admit(request, running.row)
         return arrived is not None or not self.scheduler.idle
-
-    def admit(self, request: Request, row: int) -> None:
-        """Write the device rows of a joining request, in order behind the steps before it."""
-        with torch.cuda.stream(self._streams.compute):
-            self.model.admit(request, row)
 
     def _submit(self, batch: Batch, plan: Executor, d2h: Executor) -> None:
         node = self.model.node(batch)
@@ -118,7 +108,8 @@ class Worker:
                 node.launch(batch, turn)
                 node.share(batch, self._group)
             with mark(phase="results"):
-                self.results.submit(batch, d2h)
+                gone = self.scheduler.cancelled()
+                self.results.submit(batch, d2h, wanted=any(entry.id not in gone for entry in batch.entries))
         self.step += 1
         if len(self.results) > self._run_ahead:
             self._complete_oldest()
@@ -131,7 +122,7 @@ class Worker:
         host_delay("before_completion_wait")
         batch, gone = self.results.oldest(), self.scheduler.cancelled()
         with mark(step=batch.step, phase="wait"):
-            items = self.results.wait_oldest(gone)
+            items = self.results.wait_oldest()
         with mark(step=batch.step, phase="commit"):
             for entry, item in zip(batch.entries, items, strict=False):  # a step may give no items
                 if entry.id not in gone:

@@ -1,8 +1,4 @@
-"""Faults of several ranks, and the failing capture that one of them needs to show.
-
-capture-break   Parts(main=BreakingMain); safe twin, with the same failing capture: Parts(main=FailingMain)
-leader-ahead    Parts(speculation=LeaderAhead); safe twin: Parts()
-"""
+"""Faults of several ranks: what one of them does alone leaves the others waiting."""
 
 from __future__ import annotations
 
@@ -15,6 +11,7 @@ from racecheck.engine.ranks import Group
 from racecheck.engine.request import Batch, Shape
 from racecheck.engine.runners import GraphKey, MainRunner
 from racecheck.engine.speculation import Speculation
+from racecheck.faults.fault import Fault, Setting, everywhere
 
 #: The rank whose capture fails.
 UNLUCKY = 1
@@ -70,3 +67,33 @@ class LeaderAhead(Speculation):
         """Plan `batch` on the plan thread, on rank 0 alone."""
         if self._group.rank == 0:
             super().start(node, batch, plan)
+
+
+#: What two ranks differ in is no buffer: the finding is about their collectives.
+COLLECTIVES = everywhere("collectives")
+
+FAULTS = (
+    Fault(
+        name="capture-break",
+        story="A capture fails on one rank, which leaves the loop over slots and skips the barriers of the "
+        "slots behind it. The others wait there.",
+        repair="Every rank tries every slot and bucket; what failed anywhere is dropped on all afterwards.",
+        shows="hang",
+        where=COLLECTIVES,
+        kind="main",
+        part=BreakingMain,
+        setting=Setting(parts={"main": FailingMain}, ranks=2),
+        uses=(FailingMain,),
+    ),
+    Fault(
+        name="leader-ahead",
+        story="The first rank plans the next step ahead and tells the others so, who do not expect to be "
+        "told: their next collective is another one.",
+        repair="Whether to plan ahead follows from the batch alone, which is the same on every rank.",
+        shows="hang",
+        where=COLLECTIVES,
+        kind="speculation",
+        part=LeaderAhead,
+        setting=Setting(ranks=2),
+    ),
+)

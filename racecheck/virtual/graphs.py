@@ -64,6 +64,11 @@ class CUDAGraph:
                     "CUDA error: the stream is already capturing; end the first capture before"
                 )
             self._pool = pool if pool is not None else graph_pool_handle()
+            if self._pool in state.recording:
+                raise RuntimeError(
+                    "beginAllocateToPool: already recording to mempool_id; a failed capture leaves its pool "
+                    "so: take another"
+                )
             self._capture = Capture(self, self._pool, streams=[stream], mode=capture_error_mode)
             stream.capture, stream.position = self._capture, START
             state.captures.append(self._capture)
@@ -86,6 +91,7 @@ class CUDAGraph:
             state.captures.remove(capture)
             self._capture = None
             if capture.error is not None:
+                state.recording.add(self._pool)
                 raise cuda_error("operation failed due to a previous error during capture")
             if capture.unjoined():
                 raise cuda_error(

@@ -51,6 +51,7 @@ class Machine:
         self.captures: list[Capture] = []
         self.asked: Work | None = None  # what the query in progress is about
         self.history: History | None = None  # kept while schedules are enumerated
+        self.recording: set[Any] = set()  # graph pools of failed captures: PyTorch takes them for in use
         self.capture_stream: StreamState | None = None  # of captures that name none
         self._local = threading.local()
 

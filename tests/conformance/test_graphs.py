@@ -536,3 +536,22 @@ def test_block_freed_in_a_capture_is_reused_in_it():
     graph.replay()
     torch.cuda.synchronize()
     assert (mine[0].item(), foreign[0].item()) == (2, 1)
+
+
+def test_failed_capture_leaves_its_pool_in_use():
+    """Later captures into it are refused; those into another pool are not."""
+    a, stream, pool = _loaded(), torch.cuda.Stream(), torch.cuda.graph_pool_handle()
+
+    def capture(body, pool):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.stream(stream), torch.cuda.graph(graph, pool=pool, stream=stream):
+            body()
+        return graph
+
+    with pytest.raises(RuntimeError):
+        capture(torch.cuda.synchronize, pool)
+    with pytest.raises(RuntimeError, match="already recording"):
+        capture(lambda: a.add_(1), pool)
+    capture(lambda: a.add_(1), torch.cuda.graph_pool_handle()).replay()
+    torch.cuda.synchronize()
+    assert a.tolist() == [1] * N

@@ -7,13 +7,14 @@ every captured label has a workspace of its own, once a slot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from racecheck.engine.models.layers import MASKED, attention
+from racecheck.engine.models.transformer import PagedAttend
 from racecheck.engine.request import Batch, Shape
 from racecheck.engine.resources.base import Extent, Layout, Resource, padded
 from racecheck.engine.resources.kv import KV
@@ -75,19 +76,20 @@ class Attention(Resource):
         last_token = last_token[: shape.requests].clamp(max=shape.tokens - 1)
         return Schedule(token_request[: shape.tokens], kv_length[: shape.tokens], last_token)
 
-    def begin(self, slot: int, schedule: Schedule) -> Callable[..., Tensor]:
+    def begin(self, slot: int, schedule: Schedule) -> PagedAttend:
         """Attention for one forward pass, addressed by `slot`'s staged layout."""
-        bias = self.bias(schedule)[:, None].expand(-1, self._kv.heads, -1)
-        return PagedAttention(
-            self._kv,
-            write_slots=self._kv.write_slots(slot, schedule.kv_length.shape[0]),
-            pages=self._kv.pages(slot, schedule.token_request),
-            bias=bias.flatten(0, 1)[:, None],
+        tokens = schedule.kv_length.shape[0]
+        hidden = self._key_index >= schedule.kv_length[:, None]  # [T, L]
+        bias = (hidden * MASKED).to(self._dtype)[:, None].expand(-1, self._kv.heads, -1)
+        return self.paged(
+            self._kv.write_slots(slot, tokens),
+            self._kv.pages(slot, schedule.token_request),
+            bias.flatten(0, 1)[:, None],
         )
 
-    def bias(self, schedule: Schedule) -> Tensor:
-        """What hides the keys that a token may not see, [T, L]."""
-        return ((self._key_index >= schedule.kv_length[:, None]) * MASKED).to(self._dtype)
+    def paged(self, write_slots: Tensor, pages: Tensor, bias: Tensor) -> PagedAttend:
+        """What the layers call: write_slots [T, K], pages [T * K * P], bias [T * K, 1, L]."""
+        return PagedAttention(self._kv, write_slots, pages, bias)
 
 
 class PagedAttention:

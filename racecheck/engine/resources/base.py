@@ -4,7 +4,7 @@ Runners `open` it for what they will plan, then it is `built`. The life of a ste
 
     declare_step(batch)         host bookkeeping; the layout is computed now and kept, whoever plans it later
     plan(step, label, slot)     write the layout into the slot's pinned memory, queue its H2D
-    expect(step, label, slot)   the forward that is launched next needs what this step's plan has staged
+    expect(batch, label, slot)  the forward that is launched next needs what this step's plan has staged
     ... the step runs, on any stream that follows those copies, reading the slot's device twins ...
     commit(step)                the host has waited for the step (or dropped its plan): forget the layout
 
@@ -72,9 +72,13 @@ class Resource:
         """All labels are known: stage the buffers."""
         raise NotImplementedError
 
+    def kind(self, name: str) -> type[PinnedBuffer]:
+        """What the staged buffer `name` is made of."""
+        return PinnedBuffer
+
     def stage(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> PinnedBuffer:
         """Add a staged buffer. Its device twins become zeros, which address padding: what a warm-up needs."""
-        buffer = PinnedBuffer(f"{self.name}.{name}", shape, dtype, slots=self.num_slots)
+        buffer = self.kind(name)(f"{self.name}.{name}", shape, dtype, slots=self.num_slots)
         for slot in range(buffer.slots):
             buffer.device_view(slot).zero_()
         self.buffers.append(buffer)
@@ -104,10 +108,10 @@ class Resource:
                 lease.write(values, holds=batch.name)
                 lease.copy()
 
-    def expect(self, step: int, label: str, slot: int) -> None:
-        """Say that the work issued next needs the layout of `step`."""
+    def expect(self, batch: Batch, label: str, slot: int) -> None:
+        """Say that the work issued next needs the layout of `batch`."""
         for buffer in self.staged(label):
-            buffer.wants(slot, self._declared[step][0].name)
+            buffer.wants(slot, batch.name)
 
     def fence(self, label: str, slot: int) -> None:
         """Hold the host until the slot's latest copies are done, however recent they are."""

@@ -34,10 +34,10 @@ class KV(Resource):
         super().__init__(name)
         self.page_size = page_size
         self.width = -(-extent.length // page_size)  # pages of the longest request
-        self.num_pages = 1 + (extent.rows - 1) * self.width
         self.stack = stack
-        self.heads = self.heads_of(stack)
+        self.heads = 1 if stack.latent else stack.kv_heads
         self._extent = extent
+        self.num_pages = 1 + self.pool_pages()
         self.allocate(stack, dtype)
         self._page_index = torch.arange(self.width, dtype=torch.int32, device="cuda")  # [P]
         self._heads = torch.arange(self.heads, dtype=torch.int32, device="cuda")[:, None]  # [K, 1]
@@ -54,13 +54,13 @@ class KV(Resource):
         self._indptr = self.stage("indptr", (self._extent.requests + 1,), torch.int32)
         self._write_slots = self.stage("write_slots", (self._extent.tokens,), torch.int64)
 
+    def pool_pages(self) -> int:
+        """Pages that requests may hold, all together: each as many as its positions can need."""
+        return (self._extent.rows - 1) * self.width
+
     def index_capacity(self) -> int:
         """Entries of the page list: every request of a step may list all its pages, shared ones too."""
         return self._extent.requests * self.width
-
-    def heads_of(self, stack: StackSpec) -> int:
-        """Cached heads: a head is a page of its own."""
-        return stack.kv_heads
 
     def allocate(self, stack: StackSpec, dtype: torch.dtype) -> None:
         """Make the cache itself."""

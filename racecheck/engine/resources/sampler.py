@@ -12,6 +12,7 @@ from racecheck.engine.models.spec import SamplingSpec
 from racecheck.engine.request import Batch, Request
 from racecheck.engine.resources.base import Extent, Layout, Resource, padded
 from racecheck.engine.resources.position import DUMMY_ROW
+from racecheck.staging import named
 
 
 class Draw(NamedTuple):
@@ -33,9 +34,11 @@ class Sampler(Resource):
         super().__init__(name)
         self._requests = extent.requests
         self._sampling = sampling
-        self._temperature = torch.ones(extent.rows, 1, device="cuda")
-        self._seed = torch.zeros(extent.rows, dtype=torch.int64, device="cuda")
-        self._seen = torch.zeros(extent.rows, vocab, dtype=torch.bool, device="cuda")
+        self._temperature = named(torch.ones(extent.rows, 1, device="cuda"), f"{name}.rows.temperature")
+        self._seed = named(torch.zeros(extent.rows, dtype=torch.int64, device="cuda"), f"{name}.rows.seed")
+        self._seen = named(
+            torch.zeros(extent.rows, vocab, dtype=torch.bool, device="cuda"), f"{name}.rows.seen"
+        )
         self._true = torch.ones((), dtype=torch.bool, device="cuda")
         self._cells = noise_cells(groups, vocab)  # [groups, V]
 

@@ -71,10 +71,10 @@ class Runner:
         for resource in resources:
             resource.plan(step, label, slot)
 
-    def expect(self, resources: Iterable[Resource], step: int, label: str, slot: int) -> None:
+    def expect(self, resources: Iterable[Resource], batch: Batch, label: str, slot: int) -> None:
         """Say what the work issued next needs."""
         for resource in resources:
-            resource.expect(step, label, slot)
+            resource.expect(batch, label, slot)
 
     def capture(self, group: Group) -> None:
         """Capture what can be captured, on every rank alike."""

@@ -25,7 +25,7 @@ class EagerRunner(Runner):
     def launch(self, batch: Batch, turn: int) -> Shape:
         """Queue the whole forward."""
         slot, shape = self.slot(turn), shape_of(batch)
-        self.expect(self.walk.resources, batch.step, EAGER, slot)
+        self.expect(self.walk.resources, batch, EAGER, slot)
         self.walk.region(shape, EAGER, slot, *self.walk.outer(shape, EAGER, slot))
         return shape
 
@@ -69,6 +69,6 @@ class PerRequestRunner(Runner):
             resource.declare_step(batch)
         walk.prepare(batch)
         self.plan_each(walk.resources, batch.step, EAGER, slot)
-        self.expect(walk.resources, batch.step, EAGER, slot)
+        self.expect(walk.resources, batch, EAGER, slot)
         walk.region(shape, EAGER, slot, *walk.outer(shape, EAGER, slot))
         walk.finish(batch, False)

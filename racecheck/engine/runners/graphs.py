@@ -27,16 +27,30 @@ class GraphKey(NamedTuple):
         return f"{self.label} {self.shape.requests} x {self.shape.tokens} in {self.slot}"
 
 
+class GraphMemory:
+    """One memory pool for all graphs of an engine.
+
+    They run one after the other, and leave nothing in it that is needed later. A capture that fails leaves
+    its pool recording (PyTorch 2.11 on an H200: "already recording to mempool_id"): later ones get another.
+    """
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Later captures take a new pool; earlier ones keep theirs."""
+        self.pool: Any = torch.cuda.graph_pool_handle()  # torch keeps the type to itself
+
+
 @dataclass(kw_only=True, eq=False)
 class GraphRunner(Runner):
     """A runner with one CUDA graph per (bucket, slot), each reading its slot's device twins.
 
-    `graphs` may be another runner's: walks of one label replay the same ones. `pool` is one memory pool for
-    all graphs of an engine: they run one after the other and leave nothing in it that is needed later.
+    `graphs` may be another runner's: walks of one label replay the same ones.
     """
 
     graphs: dict[GraphKey, torch.cuda.CUDAGraph] = field(default_factory=dict)
-    pool: Any = field(default_factory=torch.cuda.graph_pool_handle)  # torch keeps the type to itself
+    memory: GraphMemory = field(default_factory=lambda: GraphMemory())
 
     def opens(self) -> Iterable[tuple[str, str, int, Sequence[Resource]]]:
         """The buffers that its graphs read."""
@@ -47,10 +61,14 @@ class GraphRunner(Runner):
         for slot in range(self.num_slots):
             self.resolve(shape, slot)
 
+    def key(self, bucket: Shape, slot: int) -> GraphKey:
+        """What the graph of `bucket` in `slot` is looked up with."""
+        return GraphKey(self.walk.label, bucket, slot)
+
     def resolve(self, shape: Shape, slot: int) -> GraphKey:
         """The key of the smallest captured bucket that holds `shape`; `NoGraphError` if none does."""
         for bucket in sorted(self.walk.buckets):
-            key = GraphKey(self.walk.label, bucket, slot)
+            key = self.key(bucket, slot)
             if bucket.holds(shape) and key in self.graphs:
                 return key
         have = ", ".join(f"{k.shape.requests} x {k.shape.tokens} in {k.slot}" for k in self.graphs)
@@ -105,6 +123,7 @@ class GraphRunner(Runner):
             with group.alone():
                 self.graphs[key] = self._captured(key)
         except RuntimeError:
+            self.memory.renew()
             return False
         return True
 
@@ -116,7 +135,7 @@ class GraphRunner(Runner):
             torch.cuda.stream(self.streams.compute),
             # other threads, such as another rank's or NCCL's watchdog, may wait meanwhile
             torch.cuda.graph(
-                graph, pool=self.pool, stream=self.streams.compute, capture_error_mode="thread_local"
+                graph, pool=self.memory.pool, stream=self.streams.compute, capture_error_mode="thread_local"
             ),
         ):
             self.forward(key.shape, key.slot)

@@ -54,7 +54,7 @@ class MainRunner(GraphRunner):
         key = self.resolve(shape_of(batch), slot)
         self.plan_each(self._inline, batch.step, self.plan_label(), slot)
         self.streams.compute.wait_event(self._planned)
-        self.expect(self.walk.resources, batch.step, key.label, slot)
+        self.expect(self.walk.resources, batch, key.label, slot)
         self.replay(key)
         return key.shape
 

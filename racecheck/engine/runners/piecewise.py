@@ -58,12 +58,12 @@ class PiecewiseRunner(GraphRunner):
         """Queue the eager part, then plan, fill and replay the region."""
         walk, shape, outer_slot, slot = self.walk, shape_of(batch), turn % self.outer_slots, self.slot(turn)
         key = self.resolve(shape, slot)
-        self.expect(walk.outer_resources, batch.step, EAGER, outer_slot)
+        self.expect(walk.outer_resources, batch, EAGER, outer_slot)
         values = walk.outer(shape, EAGER, outer_slot)
         self.plan_each(walk.region_resources, batch.step, key.label, slot)
         host_delay("after_plan")
         for static, value in zip(self.inputs, values, strict=True):
             static[: value.shape[0]].copy_(value)
-        self.expect(walk.region_resources, batch.step, key.label, slot)
+        self.expect(walk.region_resources, batch, key.label, slot)
         self.graphs[key].replay()
         return key.shape

@@ -22,13 +22,15 @@ class DecoderParts:
     """Weights, resources and device state of a language model; `prefix` tells its resources from others'."""
 
     def __init__(self, build: Builder, spec: DecoderSpec, weights: Weights, prefix: str = "") -> None:
-        parts, extent = build.parts, Extent.of(spec.limits)
+        parts, dtype, extent = build.parts, build.spec.dtype, Extent.of(spec.limits)
         self.spec = spec
         self.net = LanguageModel(spec, weights)
-        self.kv, self.attention = build.cache(prefix, spec)
+        kv, attention = parts.cache(spec.stack)
+        self.kv = kv(f"{prefix}kv", extent, spec.stack, dtype, spec.limits.page_size)
+        self.attention = attention(f"{prefix}attention", extent, self.kv, dtype)
         self.position = parts.position(f"{prefix}position", extent)
         self.sampler = parts.sampler(f"{prefix}sampler", extent, spec.sampling, spec.stack.vocab, range(1))
-        self.history = parts.history(extent, 1)
+        self.history = parts.history(f"{prefix}history", extent, 1)
         self.tokens = torch.zeros(extent.requests, 1, dtype=torch.int64, device="cuda")
 
     @property

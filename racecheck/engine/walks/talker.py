@@ -21,18 +21,20 @@ class TalkerParts:
     """Weights, resources and device state of a talker; `prefix` tells its resources from others'."""
 
     def __init__(self, build: Builder, spec: TalkerSpec, weights: Weights, prefix: str = "") -> None:
-        parts, extent = build.parts, Extent.of(spec.limits)
+        parts, dtype, extent = build.parts, build.spec.dtype, Extent.of(spec.limits)
         self.spec = spec
         self.net = Talker(spec, weights)
         self.predictor = CodePredictor(spec, weights)
-        self.kv, self.attention = build.cache(prefix, spec)
+        kv, attention = parts.cache(spec.stack)
+        self.kv = kv(f"{prefix}kv", extent, spec.stack, dtype, spec.limits.page_size)
+        self.attention = attention(f"{prefix}attention", extent, self.kv, dtype)
         self.position = parts.position(f"{prefix}position", extent)
         self.sampler = parts.sampler("talker_sampler", extent, spec.sampling, spec.stack.vocab, range(1))
         self.code_sampler = parts.sampler(
             "code_predictor_sampler", extent, spec.code_sampling, spec.code_predictor.vocab,
             range(1, spec.groups),
         )  # fmt: skip
-        self.history = parts.history(extent, spec.groups)
+        self.history = parts.history(f"{prefix}history", extent, spec.groups)
         # Graphs write their frames here, not to memory of their own pool, which a replay may reuse.
         self.codes = torch.zeros(extent.requests, spec.groups, dtype=torch.int64, device="cuda")
 

@@ -10,6 +10,7 @@ from racecheck.engine.models.layers import Weights
 from racecheck.engine.models.spec import Qwen3OmniSpec
 from racecheck.engine.request import Request, Shape
 from racecheck.engine.walks.decoder import DecoderParts
+from racecheck.staging import named
 
 
 class ThinkerParts(DecoderParts):
@@ -22,7 +23,7 @@ class ThinkerParts(DecoderParts):
         most = max(max(encoder.buckets) // encoder.merge for encoder in self._encoders.values())
         self._length = spec.thinker.limits.max_length
         self.media = torch.zeros(rows, most, hidden, dtype=spec.dtype, device="cuda")
-        self._media_length = torch.zeros(rows, dtype=torch.int64, device="cuda")
+        self._media_length = named(torch.zeros(rows, dtype=torch.int64, device="cuda"), "media.length")
         self._states = torch.zeros(rows, self._length, hidden, dtype=spec.dtype, device="cuda")
 
     def admit(self, request: Request, row: int) -> None:
