@@ -21,6 +21,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 import racecheck
 from racecheck.commands.litmus import litmus
 from racecheck.commands.paths import typed_path
+from racecheck.commands.prove import prove
 from racecheck.commands.traces import check as check_trace
 from racecheck.commands.traces import convert, syncs
 from racecheck.errors import RacecheckError, UsageError
@@ -224,6 +225,7 @@ app.command()(litmus)
 app.command("check")(check_trace)
 app.command()(syncs)
 app.command()(convert)
+app.command()(prove)
 
 
 def _trace_file(path: Path | None, plans: Sequence[RowPlan]) -> AbstractContextManager[IO[str] | None]:
