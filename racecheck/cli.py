@@ -100,7 +100,7 @@ def _one_line(error: Any) -> str:
     """What Typer found wrong with the options, and what to write instead, without its usage text."""
     command = "racecheck" if error.ctx is None else error.ctx.command_path
     message = " ".join(error.format_message().split()).removeprefix("Invalid value for ").rstrip(".")
-    message = re.sub(r"^'(--\w+)':", r"\1:", message)
+    message = re.sub(r"^'(--[\w-]+)':", r"\1:", message)
     message = re.sub(r"^'?\[?[A-Z]+\]?(\.\.\.)?'?: ", "", message)
     message = message.partition(" Did you mean")[0].partition(" (Possible")[0].rstrip(".")
     if message.startswith("Missing argument 'PATH"):

@@ -128,6 +128,10 @@ def prove(
                 "racecheck prove: --table sets all options itself; leave out all but --method and --json"
             )
         return _table(method, json)
+    if [str(smt2), str(litmus)].count("-") + json > 1:
+        raise UsageError(
+            "racecheck prove: --json, --smt2 - and --litmus - all print; name a file for all but one"
+        )
     answer = ask(protocol, method, brief=True)
     return _print(answer, json, smt2, litmus)
 
@@ -194,6 +198,8 @@ def _table(method: str, json: bool) -> int:
     from racecheck.prove import table as tables
     from racecheck.prove.data import table_as_dict
 
+    if method != "explore":
+        z3_method()
     done = []
     if not json:
         print("\n".join(tables.heading()))

@@ -34,8 +34,8 @@ class Answer:
 
     @property
     def counterexample(self) -> Counterexample | None:
-        """The one with the fewest actions."""
-        found = [each.counterexample for each in self.results if each.counterexample is not None]
+        """The one with the fewest actions; among equals the exploration's, which is always the same."""
+        found = [each.counterexample for each in self.results[::-1] if each.counterexample is not None]
         return min(found, key=lambda each: len(each.steps), default=None)
 
     @property

@@ -46,6 +46,11 @@ def _turns(s: State, p: int) -> Int:
     return s.turn[0] - s.taken[p]
 
 
+def _open(s: State, p: int) -> Bool:
+    """The host is not behind some reader of place `p`."""
+    return z3.Or(s.copy[p] > s.copies, s.replay[p] > s.replays)
+
+
 def _behind(protocol: Protocol, s: State) -> Bool:
     copies, replays = covered_by_step(protocol, s.done)
     return z3.And(s.copies >= copies, s.replays >= replays)
@@ -72,8 +77,16 @@ CANDIDATES: tuple[Candidate, ...] = (
         _each(lambda _, s, i: _turns(s, i) == s.next - s.replay[i]),
     ),
     Candidate(
+        "no replay reads a slot later than its latest copy does, and no copy is of a step beyond the next",
+        _each(lambda _, s, i: z3.And(2 * s.replay[i] < s.copy[i], s.copy[i] < 2 * s.next + s.dropped)),
+    ),
+    Candidate(
+        "since a slot was planned that the host is not behind, there were as many turns as steps",
+        _each(lambda _, s, i: z3.Implies(_open(s, i), _turns(s, i) == s.next - s.replay[i])),
+    ),
+    Candidate(
         "since a slot was planned, there were at most two turns a step, one of them dropped",
-        _each(lambda _, s, i: _turns(s, i) <= 2 * (s.next - s.replay[i]) - 1 + s.dropped),
+        _each(lambda _, s, i: _turns(s, i) <= 2 * s.next - s.copy[i] + s.dropped),
     ),
 )
 

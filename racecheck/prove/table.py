@@ -39,10 +39,13 @@ class Row:
 
 def rows(method: str) -> Iterator[Row]:
     """All rows, one after the other."""
-    for name, protocol in ROWS.items():
-        sizes = [(run_ahead, slots) for run_ahead in RUN_AHEAD for slots in SLOTS]
-        cells = {(r, s): ask(replace(protocol, slots=s, run_ahead=r), method) for r, s in sizes}
-        yield Row(name, cells)
+    return (row(name, method) for name in ROWS)
+
+
+def row(name: str, method: str) -> Row:
+    """The row called `name`."""
+    sizes = [(run_ahead, slots) for run_ahead in RUN_AHEAD for slots in SLOTS]
+    return Row(name, {(r, s): ask(replace(ROWS[name], slots=s, run_ahead=r), method) for r, s in sizes})
 
 
 WIDTH = max(map(len, ROWS)) + 1
