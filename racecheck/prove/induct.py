@@ -7,7 +7,8 @@ from typing import Any
 
 import z3
 
-from racecheck.prove.invariant import CANDIDATES, Candidate, needed, queries, strongest
+from racecheck.prove.induction import System, needed, queries, strongest
+from racecheck.prove.invariant import CANDIDATES, Candidate
 from racecheck.prove.protocol import Protocol
 from racecheck.prove.symbolic import (
     ACTIONS,
@@ -35,12 +36,13 @@ def induct(
     "unknown" if no set of `candidates` is an inductive invariant that excludes the race, and no race comes
     within `depth(protocol)` transitions.
     """
+    system = System(protocol)
     invariant: list[Candidate] = []
-    if not queries(protocol, [])[-1].holds():  # a wait that guards each write by itself needs no invariant
-        invariant = strongest(protocol, candidates)
-    failed = next((query.name for query in reversed(queries(protocol, invariant)) if not query.holds()), None)
+    if not queries(system, [])[-1].holds():  # a wait that guards each write by itself needs no invariant
+        invariant = strongest(system, candidates)
+    failed = next((query.name for query in reversed(queries(system, invariant)) if not query.holds()), None)
     if failed is None:
-        invariant = needed(protocol, invariant) if brief else invariant
+        invariant = needed(system, invariant) if brief else invariant
         return Result("proved", "z3", invariant=tuple(each.words for each in invariant))
     found = search(protocol, depth(protocol))
     if found is not None:

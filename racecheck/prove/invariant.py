@@ -1,20 +1,18 @@
-"""Candidates for an inductive invariant, in words and as formulas, and the strongest that is inductive.
+"""Candidates for an inductive invariant, in words and as formulas.
 
-The candidates are what a person would write down for some configuration. Which of them hold for the one at
-hand is found by striking out what a transition can falsify until nothing more falls (Houdini: Flanagan and
-Leino, 2001). What is left is inductive by construction, and is checked again from scratch before it counts.
+They are what a person would write down for some configuration. Which of them hold for the one at hand is
+found out in `induction`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import z3
 
 from racecheck.prove.protocol import Protocol
-from racecheck.prove.symbolic import Bool, Int, State, choice, covered_by_step, initial, races, state
-from racecheck.prove.transition import transition
+from racecheck.prove.symbolic import Bool, Int, State, covered_by_step
 
 
 @dataclass(frozen=True)
@@ -89,73 +87,3 @@ CANDIDATES: tuple[Candidate, ...] = (
         _each(lambda _, s, i: _turns(s, i) <= 2 * s.next - s.copy[i] + s.dropped),
     ),
 )
-
-
-@dataclass(frozen=True)
-class Query:
-    """Something z3 must find unsatisfiable: `initiation`, `consecution` or `safety`."""
-
-    name: str
-    assertions: tuple[Bool, ...]
-
-    def holds(self) -> bool:
-        """Is there no counterexample? A solver that gives up counts as one."""
-        solver = z3.SimpleSolver()
-        solver.add(*self.assertions)
-        return bool(solver.check() == z3.unsat)
-
-    def smt2(self) -> str:
-        """The query in SMT-LIB 2.6, without its last lines."""
-        solver = z3.SimpleSolver()
-        solver.add(*self.assertions)
-        text = str(solver.to_smt2()).removeprefix("; benchmark generated from python API\n")
-        return text.replace("(set-info :status unknown)\n", "")
-
-
-def queries(protocol: Protocol, invariant: Sequence[Candidate]) -> list[Query]:
-    """The three that make `invariant` a proof: it holds at first, is kept, and excludes the race."""
-    s, t, c = state(protocol, ""), state(protocol, "_after"), choice("")
-    holds = tuple(each.formula(protocol, s) for each in invariant)
-    kept = z3.And(*(each.formula(protocol, t) for each in invariant))
-    return [
-        Query("initiation", (initial(protocol, s), z3.Not(z3.And(*holds)))),
-        Query("consecution", (*holds, transition(protocol, s, c, t), z3.Not(kept))),
-        Query("safety", (*holds, races(protocol, s, c))),
-    ]
-
-
-def strongest(protocol: Protocol, candidates: Sequence[Candidate] = CANDIDATES) -> list[Candidate]:
-    """The largest subset of `candidates` that holds at first and that no transition falsifies."""
-    s, t, c = state(protocol, ""), state(protocol, "_after"), choice("")
-    before = {each: each.formula(protocol, s) for each in candidates}
-    after = {each: each.formula(protocol, t) for each in candidates}
-    left = _unbroken([initial(protocol, s)], {}, before)
-    return _unbroken([transition(protocol, s, c, t)], before, {each: after[each] for each in left})
-
-
-def needed(protocol: Protocol, invariant: Sequence[Candidate]) -> list[Candidate]:
-    """A part of `invariant`, which is a proof, that is a proof as well and can spare no conjunct."""
-    left = list(invariant)
-    for each in invariant:
-        without = [other for other in left if other is not each]
-        if all(query.holds() for query in reversed(queries(protocol, without))):
-            left = without
-    return left
-
-
-def _unbroken(
-    given: list[Bool], before: dict[Candidate, Bool], after: dict[Candidate, Bool]
-) -> list[Candidate]:
-    """Strike out of `after`, and then `before`, what fails `given` the rest, until nothing does."""
-    left = list(after)
-    solver = z3.SimpleSolver()
-    solver.add(*given)
-    while True:
-        solver.push()
-        solver.add(*(before[each] for each in left if each in before))
-        solver.add(z3.Not(z3.And(*(after[each] for each in left))))
-        if solver.check() != z3.sat:
-            return left
-        model = solver.model()
-        solver.pop()
-        left = [each for each in left if z3.is_true(model.eval(after[each], True))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from racecheck.prove.invariant import needed, queries, strongest
+from racecheck.prove.induction import System, needed, queries, strongest
 from racecheck.prove.protocol import Protocol
 
 _WHY = {
@@ -14,9 +14,10 @@ _WHY = {
 
 def smt2(protocol: Protocol) -> str:
     """All three, one after the other; `z3 FILE` answers `unsat` three times if they are a proof."""
-    invariant = needed(protocol, strongest(protocol))
+    system = System(protocol)
+    invariant = needed(system, strongest(system))
     lines = [f"; {protocol}", "; Invariant:", *(f";   {each.words}" for each in invariant)]
-    for i, query in enumerate(queries(protocol, invariant)):
+    for i, query in enumerate(queries(system, invariant)):
         lines += ["(reset)"] * bool(i)
         lines += [f"; {query.name}: {_WHY[query.name]}", query.smt2()]
     return "\n".join(lines)

@@ -8,13 +8,14 @@ import z3
 
 from racecheck.prove import Protocol, explore
 from racecheck.prove.induct import depth, induct, search
-from racecheck.prove.invariant import CANDIDATES, Candidate, needed, queries, strongest
+from racecheck.prove.induction import System, needed, queries, strongest
+from racecheck.prove.invariant import CANDIDATES, Candidate
 from racecheck.prove.smt2 import smt2
 
 
 def holds(protocol: Protocol, invariant: list[Candidate]) -> dict[str, bool]:
     """Which of the three queries hold."""
-    return {query.name: query.holds() for query in queries(protocol, invariant)}
+    return {query.name: query.holds() for query in queries(System(protocol), invariant)}
 
 
 def test_an_invariant_that_does_not_hold_at_first_is_refused() -> None:
@@ -43,7 +44,7 @@ def test_without_an_invariant_the_answer_is_unknown() -> None:
 
 def test_every_conjunct_of_the_proof_is_needed() -> None:
     """Striking out any of them leaves no proof."""
-    invariant = needed(Protocol(), strongest(Protocol()))
+    invariant = needed(System(Protocol()), strongest(System(Protocol())))
     assert all(holds(Protocol(), invariant).values())
     for each in invariant:
         rest = [other for other in invariant if other is not each]
@@ -53,7 +54,7 @@ def test_every_conjunct_of_the_proof_is_needed() -> None:
 def test_wrong_candidates_do_not_make_a_proof() -> None:
     """A false claim that would exclude the race is struck out."""
     wishful = Candidate("nothing reads", lambda _, s: z3.And(*(each == -1 for each in s.copy + s.replay)))
-    assert wishful not in strongest(Protocol(slots=1), [*CANDIDATES, wishful])
+    assert wishful not in strongest(System(Protocol(slots=1)), [*CANDIDATES, wishful])
     assert induct(Protocol(slots=1), [*CANDIDATES, wishful]).status == "refuted"
 
 
