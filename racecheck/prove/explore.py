@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 from racecheck.prove.moves import Moves, State
 from racecheck.prove.protocol import Protocol
@@ -45,7 +46,13 @@ def _path(parents: _Parents, state: State) -> list[tuple[Action, State]]:
 
 
 def _counterexample(moves: Moves, path: list[tuple[Action, State]], kind: Action) -> Counterexample:
-    """Number the actions of `path`: states do not say which step they are at."""
+    steps = numbered(moves, path)
+    reads = [i for i, each in enumerate(steps) if each.action == kind and each.slot == steps[-1].slot]
+    return Counterexample(moves.protocol, steps, reads[-1])
+
+
+def numbered(moves: Moves, path: Iterable[tuple[Action, State]]) -> tuple[Step, ...]:
+    """The actions of `path`, each with its step: states do not say which one they are at."""
     steps: list[Step] = []
     planned, in_flight = 0, deque[Step]()
     slot = bucket = 0
@@ -60,5 +67,4 @@ def _counterexample(moves: Moves, path: list[tuple[Action, State]], kind: Action
         if action == "submit":
             in_flight.append(steps[-1])
             planned += 1
-    reads = [i for i, each in enumerate(steps) if each.action == kind and each.slot == slot]
-    return Counterexample(moves.protocol, tuple(steps), reads[-1])
+    return tuple(steps)
