@@ -1,4 +1,4 @@
-"""The protocol as moves between finitely many states, for `search` to explore exhaustively.
+"""The protocol as moves between finitely many states, for `explore` to visit.
 
 This is the second opinion, so it shares nothing with the symbolic model but `Protocol`. It moves in single
 actions, keeps queues of reads instead of step numbers, and events that cover prefixes of those queues. A read
