@@ -22,6 +22,7 @@ import racecheck
 from racecheck.commands.faults import faults, run_with
 from racecheck.commands.litmus import litmus
 from racecheck.commands.paths import typed_path
+from racecheck.commands.prove import prove
 from racecheck.commands.traces import check as check_trace
 from racecheck.commands.traces import convert, syncs
 from racecheck.errors import RacecheckError, UsageError
@@ -100,7 +101,7 @@ def _one_line(error: Any) -> str:
     """What Typer found wrong with the options, and what to write instead, without its usage text."""
     command = "racecheck" if error.ctx is None else error.ctx.command_path
     message = " ".join(error.format_message().split()).removeprefix("Invalid value for ").rstrip(".")
-    message = re.sub(r"^'(--\w+)':", r"\1:", message)
+    message = re.sub(r"^'(--[\w-]+)':", r"\1:", message)
     message = re.sub(r"^'?\[?[A-Z]+\]?(\.\.\.)?'?: ", "", message)
     message = message.partition(" Did you mean")[0].partition(" (Possible")[0].rstrip(".")
     if message.startswith("Missing argument 'PATH"):
@@ -237,6 +238,7 @@ app.command()(litmus)
 app.command("check")(check_trace)
 app.command()(syncs)
 app.command()(convert)
+app.command()(prove)
 
 
 def _trace_file(path: Path | None, plans: Sequence[RowPlan]) -> AbstractContextManager[IO[str] | None]:

@@ -50,22 +50,23 @@ def render(report: Report, console: Console) -> None:
 
 def plain(report: Report, width: int) -> str:
     """`report` as text without colour or trailing blanks, `width` columns wide."""
-    return _plain(lambda console: render(report, console), width)
+    return plainly(lambda console: render(report, console), width)
 
 
 def describe_finding(finding: Finding, width: int = 110) -> str:
     """One finding in full: a title, both accesses, the missing edge, the repair."""
-    return f"{finding.rule} on {finding.buffer}\n" + _plain(
+    return f"{finding.rule} on {finding.buffer}\n" + plainly(
         lambda console: console.print(_finding(finding, [])), width
     )
 
 
 def describe_evidence(evidence: Evidence, width: int = 110) -> str:
     """What a clean verdict rests on: each buffer's rewrites, open windows and orderings."""
-    return _plain(lambda console: console.print(Group(*_certificate(evidence))), width)
+    return plainly(lambda console: console.print(Group(*_certificate(evidence))), width)
 
 
-def _plain(write: Callable[[Console], None], width: int) -> str:
+def plainly(write: Callable[[Console], None], width: int) -> str:
+    """What `write` prints to a console `width` columns wide, without colour or trailing blanks."""
     file = io.StringIO()
     write(Console(file=file, width=width, color_system=None, force_terminal=False, highlight=False))
     return "".join(line.rstrip() + "\n" for line in file.getvalue().splitlines())
