@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import racecheck
+from racecheck.commands.bisect import app as bisect
 from racecheck.commands.litmus import litmus
 from racecheck.commands.paths import typed_path
 from racecheck.commands.traces import check as check_trace
@@ -224,6 +225,7 @@ app.command()(litmus)
 app.command("check")(check_trace)
 app.command()(syncs)
 app.command()(convert)
+app.add_typer(bisect)
 
 
 def _trace_file(path: Path | None, plans: Sequence[RowPlan]) -> AbstractContextManager[IO[str] | None]:
