@@ -1,12 +1,15 @@
 """Small git histories for tests of bisecting, and a stand-in for an engine's audited test.
 
 The stand-in reads the sources at a commit: a line `unordered(BUFFER)` is a race of the function it stands in,
-`import broken` an import that fails. It is quick, and what it prints is racecheck's own format.
+`import broken` an import that fails, `import flaky` one that fails the first time it is tried at a commit.
+It is quick, and what it prints is racecheck's own format.
+
+Every run adds a line to the file `RUNS`. With `SIGNAL=NAME:N` in the environment the N-th run sends that
+signal to racecheck, its parent, and then waits to be killed.
 """
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,18 +20,24 @@ from racecheck.bisect.git import clean_environment
 Files = Mapping[str, str]
 
 STAND_IN = r"""
-import hashlib, json, os, pathlib, re, sys
+import hashlib, json, os, pathlib, re, signal, sys
 
-log = os.environ.get("RUNS")
-if log:
-    with open(log, "a") as file:
-        file.write("run\n")
+log = pathlib.Path(os.environ["RUNS"])
+with log.open("a") as file:
+    file.write("run\n")
+name, _, number = os.environ.get("SIGNAL", "").partition(":")
+if name and len(log.read_text().split()) == int(number):
+    os.kill(os.getppid(), getattr(signal, name))
+    signal.pause()
 findings = []
 for path in sorted(pathlib.Path().rglob("*.py")):
     function = "<module>"
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if line == "import broken":
             raise ModuleNotFoundError("No module named 'broken'")
+        if line == "import flaky" and not pathlib.Path("tried").exists():
+            pathlib.Path("tried").touch()
+            raise ModuleNotFoundError("No module named 'flaky'")
         if match := re.match(r"\s*def (\w+)", line):
             function = match[1]
         if match := re.search(r"unordered\((\w+)\)", line):
@@ -111,6 +120,44 @@ class History:
         return [line for line in listed if line.startswith("worktree ")]
 
 
+#: What long_history does at which commit, besides adding a line above all others.
+MOVED, RENAMED, EDITED = 20, 40, 50
+SIDE_BRANCHES = {12: 9, 25: 21, 33: 27, 47: 41}  # a merge, and where its second parent branched off
+
+
+def long_history(
+    folder: Path, races: Mapping[str, int], *, broken: Sequence[int] = (), flaky: Sequence[int] = ()
+) -> History:
+    """64 commits: `races` by buffer and the commit that brings each; some change nothing, four are merges.
+
+    The file moves at one commit, the function gets another name at one, and the racing lines another text.
+    """
+    history = History(folder)
+    ancestors: list[set[int]] = []
+    for number in range(64):
+        parents = [number - 1] if number else []
+        if number in SIDE_BRANCHES:
+            parents = [number - 2, number - 1]
+        elif number + 1 in SIDE_BRANCHES:
+            parents = [SIDE_BRANCHES[number + 1]]
+        past = {number}.union(*(ancestors[parent] for parent in parents))
+        ancestors.append(past)
+        history.add(_files(past, races, number in broken, number in flaky), parents=parents)
+    return history.build()
+
+
+def _files(past: set[int], races: Mapping[str, int], broken: bool, flaky: bool) -> dict[str, str]:
+    """What the commit with all of `past` holds: commits divisible by 7 that bring nothing change nothing."""
+    idle = {number for number in past if number % 7 == 0} - set(races.values()) - {MOVED, RENAMED, EDITED}
+    lines = [f"# {number}" for number in sorted(past - idle)]
+    lines += ["import broken"] * broken + ["import flaky"] * flaky
+    lines.append("def stage_rows(p):" if RENAMED in past else "def stage(p):")
+    for buffer, culprit in races.items():
+        call = f"unordered({buffer})" if culprit in past else f"waits_for({buffer})"
+        lines.append(f"    {call}" + ("  # edited" if EDITED in past else ""))
+    return {("core/engine.py" if MOVED in past else "engine.py"): "\n".join(lines) + "\n"}
+
+
 def stand_in(folder: Path) -> list[str]:
     """The command that judges a checkout, its script in `folder`."""
     script = folder / "stand_in.py"
@@ -121,4 +168,4 @@ def stand_in(folder: Path) -> list[str]:
 def environment(**extra: str) -> dict[str, str]:
     """For `racecheck` as a child: this checkout of it, and `extra`."""
     root = str(Path(__file__).resolve().parent.parent)
-    return clean_environment() | {"PYTHONPATH": os.pathsep.join([root]), **extra}
+    return clean_environment() | {"PYTHONPATH": root, **extra}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from racecheck.bisect.git import Git
-from racecheck.bisect.identity import Snapshot
+from racecheck.bisect.snapshot import Snapshot
 
 _HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _SYNC = re.compile(

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import time
 
-from racecheck.bisect.identity import assign
+from racecheck.bisect.identity import Form, assign
 from racecheck.bisect.judge import Judge
 from racecheck.bisect.observe import Finding
 from racecheck.bisect.state import Record, State
 from racecheck.bisect.verdict import Run, Verdict, decide, describe
-from racecheck.errors import UsageError
+from racecheck.errors import BisectError
 
 
 def judge_ends(judge: Judge, state: State) -> list[Record]:
     """The records of the bad and the good end; `state` then says which race to follow.
 
     Raises:
-        UsageError: an end is not what it was said to be, cannot be judged, or lacks the race to follow.
+        BisectError: an end is not what it was said to be, cannot be judged, or lacks the race to follow.
     """
     settings = state.settings
     good_name, bad_name = settings.typed
@@ -82,13 +82,13 @@ def _choose(judge: Judge, state: State, at_good: list[Finding], good_failed: boo
             )
         return names.index(settings.fingerprint)
     here, there = judge.snapshot(settings.good), judge.snapshot(settings.bad)
-    forms = [[there.form(finding)] for finding in state.findings]
-    old = set(assign([here.form(finding) for finding in at_good], forms).values())
+    forms = [[Form.of(finding, there)] for finding in state.findings]
+    old = set(assign([Form.of(finding, here) for finding in at_good], forms).values())
     new = [index for index in range(len(forms)) if index not in old]
     if not new:
         return 0 if state.findings and good_failed else None
     return next((index for index in new if state.findings[index].get("certain", True)), new[0])
 
 
-def _wrong(message: str) -> UsageError:
-    return UsageError(f"racecheck bisect commits: {message}")
+def _wrong(message: str) -> BisectError:
+    return BisectError(f"racecheck bisect commits: {message}")

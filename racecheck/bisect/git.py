@@ -103,13 +103,10 @@ class Repository:
             )
         return done.stdout.strip()
 
-    def tree(self, commit: str) -> str:
-        """The name of all files of `commit`: equal for commits that change nothing."""
-        return self.git("rev-parse", f"{commit}^{{tree}}")
-
-    def subject(self, commit: str) -> str:
-        """The first line of the message."""
-        return self.git("show", "-s", "--format=%s", commit)
+    def tree_and_subject(self, commit: str) -> tuple[str, str]:
+        """The name of the files of `commit`, equal where nothing changed, and the title of its message."""
+        tree, subject = self.git("show", "-s", "--format=%T%n%s", commit).split("\n", 1)
+        return tree, subject
 
     def require_whole(self) -> None:
         """`UsageError` for a shallow clone: its history ends where it was cut, and bisecting lies there."""
@@ -119,7 +116,7 @@ class Repository:
             )
 
     def require_committed(self, besides: Path | None) -> None:
-        """`UsageError` if tracked files but `besides` (a scenario: it is copied) have changes in no commit."""
+        """`UsageError` if tracked files have uncommitted changes, `besides` (a scenario, copied) apart."""
         if self.top is None:
             return
         changed = Git(self.top).lines("status", "--porcelain", "-z", "--untracked-files=no", "--no-renames")

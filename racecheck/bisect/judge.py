@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
 
 from racecheck.bisect.child import Interrupts
 from racecheck.bisect.git import Repository
-from racecheck.bisect.identity import Snapshot
+from racecheck.bisect.identity import Form
 from racecheck.bisect.runner import Runner
+from racecheck.bisect.snapshot import Snapshot
 from racecheck.bisect.state import Record, State
 from racecheck.bisect.verdict import Run, Target, Verdict, decide
 from racecheck.bisect.worktree import Worktree
@@ -31,15 +34,16 @@ class Judge:
         self._runner = runner
         self._state = state
         self._interrupts = interrupts
+        self._described = cache(repository.tree_and_subject)
 
     def recall(self) -> None:
         """The target as the state has it: the bad end's races, and the forms met at bad commits since."""
         at_bad = self.snapshot(self._state.settings.bad)
-        known = [[at_bad.form(finding)] for finding in self._state.findings]
+        known = [[Form.of(finding, at_bad)] for finding in self._state.findings]
         self.target = Target(known, self._state.follow)
         for record in self._state.records:
             if record.followed is not None:
-                self.target.learn(self.snapshot(record.commit).form(record.followed))
+                self.target.learn(Form.of(record.followed, self.snapshot(record.commit)))
 
     def snapshot(self, commit: str) -> Snapshot:
         """The lines of `commit`, by the names of the bad end."""
@@ -85,10 +89,11 @@ class Judge:
         """What is kept of a verdict."""
         follow, report = self._state.follow, run.report if run else None
         ordered_by = report.ordering(self._state.findings[follow]) if report and follow is not None else {}
+        tree, subject = self._described(commit)
         return Record(
             commit=commit,
-            tree=self._repository.tree(commit),
-            subject=self._repository.subject(commit),
+            tree=tree,
+            subject=subject,
             verdict=verdict.kind,
             reason=verdict.reason,
             seconds=round(seconds, 3),
@@ -99,21 +104,9 @@ class Judge:
         )
 
     def _twin(self, commit: str) -> Record | None:
-        tree = self._repository.tree(commit)
+        tree, subject = self._described(commit)
         for other in self._state.records:
             if other.tree == tree and other.verdict != "skip":
-                subject = self._repository.subject(commit)
                 reason = f"same files as {other.commit[:10]}"
-                return Record(
-                    commit,
-                    tree,
-                    subject,
-                    other.verdict,
-                    reason,
-                    0.0,
-                    0,
-                    other.followed,
-                    other.others,
-                    other.ordered_by,
-                )
+                return replace(other, commit=commit, subject=subject, reason=reason, seconds=0.0, runs=0)
         return None

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from racecheck.bisect.edge import Named, hunks, name_lines, wait_lines
 from racecheck.bisect.git import Repository
-from racecheck.bisect.identity import Snapshot
 from racecheck.bisect.session import Result
+from racecheck.bisect.snapshot import Snapshot
 from racecheck.bisect.state import Record, State
 from racecheck.bisect.verdict import describe
 
@@ -70,7 +70,10 @@ class _Report:
         author, date, parents = self._git("show", "-s", "--format=%an <%ae>%n%aI%n%p", commit).split("\n")
         yield f"- author: {author}, {date}"
         if " " in parents:
-            yield f"- a merge: the race is in none of its parents ({parents}), only in both together"
+            if self._state.settings.first_parent:
+                yield f"- a merge taken as one change: its parents are {parents}"
+            else:
+                yield f"- a merge: its parents ({parents}) are good, the race is in both together"
 
     def _candidates(self) -> Iterator[str]:
         yield ""

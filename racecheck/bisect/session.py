@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from racecheck.bisect.child import Interrupts
 from racecheck.bisect.ends import judge_ends
@@ -53,6 +54,8 @@ class Session:
         self._interrupts = interrupts
         self._on_step = on_step
         self._git = git
+        # `git bisect log` prints this file, in a tenth of a second
+        self._log = Path(git("rev-parse", "--path-format=absolute", "--git-path", "BISECT_LOG"))
 
     def run(self) -> Result:
         """Judge both ends, then what git asks for, until it knows or only skipped commits are left."""
@@ -105,7 +108,7 @@ class Session:
 
     def _result(self) -> Result | None:
         """What git has concluded, from its log; None while it wants another verdict."""
-        log = self._git("bisect", "log") + "\n"
+        log = self._log.read_text(encoding="utf-8", errors="surrogateescape")
         first = _FIRST.search(log)
         possible = _POSSIBLE.findall(log)
         if first is None and not possible:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from racecheck.bisect.child import Outcome
-from racecheck.bisect.identity import Form, Snapshot, assign
+from racecheck.bisect.identity import Form, assign
 from racecheck.bisect.observe import Finding, Report
+from racecheck.bisect.snapshot import Snapshot
 
 _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):$", re.MULTILINE)
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*)(?::.*)?$", re.MULTILINE)
@@ -104,11 +105,11 @@ def decide(run: Run, target: Target, snapshot: Snapshot) -> Verdict:
         return Verdict("good", _clean(run), others=findings)
     if target.follow is None:
         return Verdict("bad", _named(findings) or _problem(run), None, findings)
-    same = assign([snapshot.form(finding) for finding in findings], target.known)
+    same = assign([Form.of(finding, snapshot) for finding in findings], target.known)
     hit = next((here for here, there in same.items() if there == target.follow), None)
     others = [finding for here, finding in enumerate(findings) if here != hit]
     if hit is not None:
-        target.learn(snapshot.form(findings[hit]))
+        target.learn(Form.of(findings[hit], snapshot))
         return Verdict("bad", _named([findings[hit]]), findings[hit], others)
     if run.report is None or not (findings or run.report.problems):
         return Verdict("skip", f"failed without a finding ({run.reason})")
