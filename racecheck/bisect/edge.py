@@ -67,16 +67,21 @@ def hunks(git: Git, before: str, after: str) -> list[Hunk]:
 
 
 def name_lines(
-    changed: list[Hunk], finding: Mapping[str, Any], at_first: Snapshot, waits: Iterable[str]
+    changed: list[Hunk],
+    finding: Mapping[str, Any],
+    at_first: Snapshot,
+    waits: Iterable[str],
+    other_waits: Iterable[str],
 ) -> Named | None:
     """The hunks that tell most of `finding`; None if no changed line can be tied to it.
 
-    `waits` are the lines, blanks squeezed, that ordered the buffer's rewrites before.
+    `waits` are the lines, blanks squeezed, that ordered the buffer's rewrites before; `other_waits` those
+    that ordered rewrites of any buffer.
     """
-    lost = set(waits)
-    gone = [hunk for hunk in changed if lost & ({*_squeezed(hunk.removed)} - {*_squeezed(hunk.added)})]
-    if gone:
-        return Named("The wait that ordered the two accesses before is changed", gone)
+    if gone := _removed(changed, waits):
+        return Named("The wait that ordered the buffer's rewrites before is changed", gone)
+    if gone := _removed(changed, other_waits):
+        return Named("A wait that ordered rewrites of other buffers before is changed", gone)
     places = [access["location"] for access in finding["accesses"]] + [finding.get("allocated")]
     lines = {(at_first.find(place["file"]), place["line"]) for place in places if place}
     touched = [
@@ -90,7 +95,12 @@ def name_lines(
     return Named("Changed lines that synchronise or stage", words) if words else None
 
 
-def wait_lines(ordered_by: Mapping[str, int], before: Snapshot) -> dict[str, str]:
+def _removed(changed: list[Hunk], lines: Iterable[str]) -> list[Hunk]:
+    lost = set(lines)
+    return [hunk for hunk in changed if lost & ({*_squeezed(hunk.removed)} - {*_squeezed(hunk.added)})]
+
+
+def wait_lines(ordered_by: Iterable[str], before: Snapshot) -> dict[str, str]:
     """The text of each line that `ordered_by` names ("event sync at results.py:64"), by that name."""
     out = {}
     for reason in ordered_by:

@@ -88,7 +88,9 @@ class Judge:
     def record(self, commit: str, run: Run | None, verdict: Verdict, seconds: float, runs: int) -> Record:
         """What is kept of a verdict."""
         follow, report = self._state.follow, run.report if run else None
-        ordered_by = report.ordering(self._state.findings[follow]) if report and follow is not None else {}
+        ordered_by, waits = (
+            report.ordering(self._state.findings[follow]) if report and follow is not None else ({}, [])
+        )
         tree, subject = self._described(commit)
         return Record(
             commit=commit,
@@ -101,6 +103,7 @@ class Judge:
             followed=verdict.followed,
             others=list(verdict.others),
             ordered_by=ordered_by,
+            waits=waits,
         )
 
     def _twin(self, commit: str) -> Record | None:

@@ -7,6 +7,7 @@ JSON is taken from stdout, if that is one object of a racecheck format, else fro
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,12 +31,15 @@ class Report:
     untested: bool = False
     evidence: list[tuple[Any, Mapping[str, Any]]] = field(default_factory=list)  # (row, its buffers)
 
-    def ordering(self, finding: Finding) -> dict[str, int]:
-        """What ordered the rewrites of the finding's buffer, in the row it was found in."""
-        for row, buffers in self.evidence:
-            if row == _row_key(finding) and finding["buffer"] in buffers:
-                return dict(buffers[finding["buffer"]].get("ordered_by", {}))
-        return {}
+    def ordering(self, finding: Finding) -> tuple[dict[str, int], list[str]]:
+        """What ordered the rewrites of the finding's buffer in its row, how often; and of any buffer."""
+        buffers = [buffers for row, buffers in self.evidence if row == _row_key(finding)]
+        own = Counter[str]()
+        every = set[str]()
+        for each in buffers:
+            own.update(each.get(finding["buffer"], {}).get("ordered_by", {}))
+            every.update(*(buffer.get("ordered_by", {}) for buffer in each.values()))
+        return dict(own), sorted(every)
 
 
 def read(stdout: str, file: Path) -> Report | None:

@@ -14,6 +14,8 @@ from racecheck.bisect.verdict import describe
 
 #: Lines of the diff to show.
 MOST_LINES = 60
+#: Races to list that were not followed, of each kind.
+MOST_OTHERS = 12
 SHORT = 10
 
 
@@ -46,7 +48,7 @@ class _Report:
         if first is not None:
             yield from self._edge(at, self._before(first))
         yield from self._reproduce(at.commit)
-        yield from self._others()
+        yield from self._others(at)
         yield from self._verdicts()
 
     def _title(self, commit: str) -> str:
@@ -115,10 +117,11 @@ class _Report:
     def _edge(self, at: Record, before: Record | None) -> Iterator[str]:
         """What ordered the accesses before, and the changed lines that took it away."""
         waits: dict[str, str] = {}
+        other_waits: dict[str, str] = {}
         if before is not None:
             yield f"- before, at {before.commit[:SHORT]}: {before.reason}"
             snapshot = Snapshot(self._git, before.commit, self._state.settings.bad)
-            waits = wait_lines(before.ordered_by, snapshot)
+            waits, other_waits = (wait_lines(lines, snapshot) for lines in (before.ordered_by, before.waits))
             for reason, count in sorted(before.ordered_by.items()):
                 text = f", `{waits[reason]}`" if reason in waits else ""
                 yield f"  - {count} rewrites ordered by {reason}{text}"
@@ -128,7 +131,7 @@ class _Report:
         base = parents[0] if parents else before.commit if before else at.commit
         changed = hunks(self._git, base, at.commit)
         here = Snapshot(self._git, at.commit, self._state.settings.bad)
-        yield from _diff(name_lines(changed, at.followed, here, waits.values()))
+        yield from _diff(name_lines(changed, at.followed, here, waits.values(), other_waits.values()))
 
     def _reproduce(self, commit: str) -> Iterator[str]:
         settings = self._state.settings
@@ -142,16 +145,23 @@ class _Report:
         else:
             yield f"    PYTHONPATH=.:src {shlex.join(settings.command)}"
 
-    def _others(self) -> Iterator[str]:
-        seen: dict[str, list[str]] = {}
-        for record in self._state.records:
-            for finding in record.others:
-                seen.setdefault(describe(finding), []).append(record.commit[:SHORT])
-        if seen:
-            yield from ("", "## Other races on the way, not followed", "")
-            for what, commits in seen.items():
-                yield f"- {what}: at {', '.join(dict.fromkeys(commits))}"
-            yield "- `--fingerprint` follows one that the bad end has"
+    def _others(self, at: Record) -> Iterator[str]:
+        """Races that came with this one, and races of other commits; none of them was searched for."""
+        here = [describe(finding) for finding in at.others]
+        elsewhere = [
+            f"{describe(finding)} at {record.commit[:SHORT]}"
+            for record in self._state.records
+            for finding in record.others
+            if describe(finding) not in here
+        ]
+        for title, found in (("at this commit", here), ("at other commits", elsewhere)):
+            if found:
+                yield from ("", f"## Other races {title}, not followed", "")
+                yield from (f"- {what}" for what in found[:MOST_OTHERS])
+                if len(found) > MOST_OTHERS:
+                    yield f"- and {len(found) - MOST_OTHERS} more"
+        if here or elsewhere:
+            yield from ("", "`--fingerprint F` follows one that the bad end has.")
 
     def _verdicts(self) -> Iterator[str]:
         yield from ("", "## Verdicts", "", "| commit | verdict | why | s |", "|---|---|---|---|")

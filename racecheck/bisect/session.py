@@ -16,7 +16,7 @@ from racecheck.bisect.ends import judge_ends
 from racecheck.bisect.git import Git
 from racecheck.bisect.judge import Judge
 from racecheck.bisect.state import Record, State, Store
-from racecheck.errors import UsageError
+from racecheck.errors import BisectError, UsageError
 
 #: Called after every verdict, with the steps that git thinks are left (None: it says nothing).
 OnStep = Callable[[Record, int | None], None]
@@ -45,13 +45,21 @@ class Session:
     """One bisection, from wherever its state is to the end; every verdict is saved before the next run."""
 
     def __init__(
-        self, judge: Judge, store: Store, state: State, interrupts: Interrupts, on_step: OnStep, git: Git
+        self,
+        judge: Judge,
+        store: Store,
+        state: State,
+        interrupts: Interrupts,
+        on_ends: Callable[[], None],
+        on_step: OnStep,
+        git: Git,
     ) -> None:
-        """`git` works in the worktree."""
+        """`git` works in the worktree; `on_ends` is called once both ends are what they must be."""
         self._judge = judge
         self._store = store
         self._state = state
         self._interrupts = interrupts
+        self._on_ends = on_ends
         self._on_step = on_step
         self._git = git
         # `git bisect log` prints this file, in a tenth of a second
@@ -63,6 +71,7 @@ class Session:
         if not self._state.records:
             ends = judge_ends(self._judge, self._state)
             self._keep(*ends)
+            self._on_ends()
             for record in ends:
                 self._on_step(record, None)
         else:
@@ -91,7 +100,7 @@ class Session:
         """`git bisect ARGUMENTS`; how many steps it thinks are left."""
         done = self._git.attempt("bisect", *arguments)
         if done.returncode == _MERGE_BASE_IS_BAD:
-            raise UsageError(
+            raise BisectError(
                 "racecheck bisect commits: the merge base of --good and --bad is bad: the race was removed "
                 "on the way to --good; name as --good an ancestor of --bad"
             )

@@ -16,7 +16,7 @@ from racecheck.bisect.runner import Copied, Runner, copy_scenario
 from racecheck.bisect.session import OnStep, Result, Session
 from racecheck.bisect.state import Settings, State, Store
 from racecheck.bisect.worktree import Worktree, choose_place
-from racecheck.errors import UsageError
+from racecheck.errors import BisectError, UsageError
 
 Say = Callable[[str], None]
 
@@ -55,13 +55,22 @@ def _run(
     judge = Judge(repository, worktree, runner, state, interrupts)
     try:
         worktree.create(state.settings.bad)
-        return Session(judge, store, state, interrupts, on_step, worktree.git).run()
+        session = Session(
+            judge,
+            store,
+            state,
+            interrupts,
+            lambda: _announce(repository, state.settings, say),
+            on_step,
+            worktree.git,
+        )
+        return session.run()
     except KeyboardInterrupt:
         say(f"interrupted, {len(state.records)} verdicts are kept; the same command with --resume goes on")
         raise
-    except UsageError:
-        if not state.records:
-            store.drop()  # nothing was found out that would be worth going on from
+    except UsageError as error:
+        if isinstance(error, BisectError) or not state.records:
+            store.drop()  # going on would end the same way
         raise
     finally:
         worktree.remove()
@@ -94,13 +103,16 @@ def _new(repository: Repository, store: Store, asked: Asked, left: State | None,
         raise UsageError(
             f"{HERE} --paths {' '.join(settings.paths)}: no commit in the range touches it; name others"
         )
-    runs = math.ceil(math.log2(count)) + 2
-    say(f"{count} commits could be the first bad one: about {runs} runs, both ends included")
-    _note(repository, settings, say)
     return state
 
 
-def _note(repository: Repository, settings: Settings, say: Say) -> None:
+def _announce(repository: Repository, settings: Settings, say: Say) -> None:
+    """How long it may take, and what the user may not expect."""
+    count = repository.count(
+        settings.good, settings.bad, first_parent=settings.first_parent, paths=settings.paths
+    )
+    runs = math.ceil(math.log2(count)) + 2
+    say(f"{count} commits could be the first bad one: about {runs} runs, both ends included")
     held = repository.git.lines(
         "ls-tree", "-r", "--name-only", "-z", settings.bad, "--", ".gitmodules", "racecheck/cli.py"
     )

@@ -54,7 +54,8 @@ class Record:
     runs: int
     followed: dict[str, Any] | None = None
     others: list[dict[str, Any]] = field(default_factory=list)
-    ordered_by: dict[str, int] = field(default_factory=dict)
+    ordered_by: dict[str, int] = field(default_factory=dict)  # the rewrites of the race's buffer
+    waits: list[str] = field(default_factory=list)  # what ordered those of any buffer
 
 
 @dataclass

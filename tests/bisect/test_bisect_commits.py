@@ -79,7 +79,7 @@ def test_two_races_are_told_apart(tmp_path: Path, bisect: Bisect) -> None:
     history = long_history(tmp_path / "repo", {"rows": 45, "pages": 17})
     code, report, steps = bisect(history)
     assert (code, first_bad(report)) == (0, "commit 45")
-    others = report.partition("## Other races")[2].partition("## Verdicts")[0]
+    others = report.partition("## Other races at this commit")[2].partition("## Verdicts")[0]
     assert "race/h2d-read-vs-host-write on pages" in others
     assert "not this race, but" in steps
     fingerprint = others.partition(" on pages (")[2].partition(")")[0]

@@ -96,12 +96,11 @@ def test_killed_in_a_run(history: History, run: int) -> None:
 @pytest.mark.parametrize(
     ("name", "call", "after"),
     [
-        ("KILL", 11, "no"),
-        ("KILL", 11, "yes"),
+        ("KILL", 10, "no"),
+        ("KILL", 10, "yes"),
         ("KILL", 21, "yes"),
         ("KILL", 28, "no"),
-        ("INT", 11, "no"),
-        ("INT", 24, "yes"),
+        ("INT", 26, "yes"),
     ],
 )
 def test_stopped_in_a_git_call(history: History, tmp_path: Path, name: str, call: int, after: str) -> None:

@@ -33,12 +33,17 @@ def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> History:
 def refused(history: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Refused:
     """What the command says, in one line, when it exits with 2."""
 
-    def call(*options: str, repo: Path = history.folder, command: list[str] | None = None) -> str:
+    def call(
+        *options: str,
+        repo: Path = history.folder,
+        command: list[str] | None = None,
+        after_the_ends: bool = False,
+    ) -> str:
         rest = ["--", *(stand_in(tmp_path) if command is None else command)]
         code = cli.main(["bisect", "commits", "--repo", str(repo), *options, *(rest if rest[1:] else [])])
         out, err = capsys.readouterr()
         assert (code, out) == (2, "")
-        lines = [line for line in err.splitlines() if "commits could be the first bad one" not in line]
+        lines = err.splitlines()[-1:] if after_the_ends else err.splitlines()
         assert len(lines) == 1, err
         assert len(history.worktrees()) == 1
         assert not (history.folder / ".git" / "racecheck-bisect").exists()
@@ -56,7 +61,7 @@ def refused(history: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (["--good", "c0", "--bad", "c0"], "are one commit; name two"),
         (["--good", "c3", "--bad", "c0"], "did you swap them?"),
         (["--good", "c2", "--bad", "c3", "--fingerprint", "0"], "write one it has"),
-        (["--good", "c0", "--bad", "c1"], "--bad c1 is good: clean; name a commit that shows the race"),
+        (["--good", "c0", "--bad", "c1"], "--bad c1 is good: exit code 0; name a commit that shows the race"),
         (["--good", "c0", "--bad", "c3", "--paths", "nope"], "no commit in the range touches it"),
         (["--good", "c0", "--bad", "c3", "--scenario", "x.toml"], "write --scenario FILE or -- CMD, one of"),
         (["--good", "c0", "--bad", "c3", "--output", "/nonexistent/x"], "--output /nonexistent/x: cannot be"),
@@ -97,7 +102,8 @@ def test_a_merge_base_that_is_bad(refused: Refused, history: History) -> None:
     git(history.folder, "checkout", "-q", "-b", "fix", "c2")
     (history.folder / "engine.py").write_text("wait()\n")
     git(history.folder, "commit", "-qam", "fixed")
-    assert "the merge base of --good and --bad is bad" in refused("--good", "fix", "--bad", "c3")
+    said = refused("--good", "fix", "--bad", "c3", after_the_ends=True)
+    assert "the merge base of --good and --bad is bad" in said
 
 
 def test_repositories(refused: Refused, history: History, tmp_path: Path) -> None:

@@ -75,8 +75,11 @@ def test_a_scenario_report_tells_expected_races_from_others():
     assert [finding["buffer"] for finding in report.findings] == ["news"]
     assert not report.untested
     seen = {**report.findings[0], "buffer": "sampler.rows"}
-    assert report.ordering(seen) == {"event sync at engine/loop.py:7": 6}
-    assert report.ordering({**seen, "slots": 7}) == {}
+    assert report.ordering(seen) == (
+        {"event sync at engine/loop.py:7": 6},
+        ["event sync at engine/loop.py:7"],
+    )
+    assert report.ordering({**seen, "slots": 7}) == ({}, [])
 
 
 def test_what_a_scenario_could_not_judge():
