@@ -85,12 +85,12 @@ def _leftover(store: Store) -> State | None:
 
 
 def _new(repository: Repository, store: Store, asked: Asked, left: State | None, say: Say) -> State:
+    settings = check_new(repository, asked)
     if left is not None:
         say(
             f"an unfinished bisection ({len(left.records)} verdicts) is given up; --resume would have gone on"
         )
         store.drop()
-    settings = check_new(repository, asked)
     state = State(settings=settings, worktree="")
     if settings.scenario is not None:
         shutil.rmtree(store.folder / "scenario", ignore_errors=True)

@@ -19,11 +19,13 @@ from typing import Any
 
 from racecheck.bisect.git import Git, Repository
 
+_PREFIX = "racecheck-bisect-"
+
 
 def choose_place(repository: Repository) -> Path:
     """A folder that does not exist yet."""
     name = (repository.top or repository.common).name
-    return Path(os.path.realpath(tempfile.gettempdir())) / f"racecheck-bisect-{secrets.token_hex(6)}" / name
+    return Path(os.path.realpath(tempfile.gettempdir())) / f"{_PREFIX}{secrets.token_hex(6)}" / name
 
 
 class Worktree:
@@ -46,6 +48,8 @@ class Worktree:
 
     def remove(self) -> None:
         """Take away the folder and its registration, whatever state a killed run left them in."""
+        if not self.path.parent.name.startswith(_PREFIX):
+            return  # a state file that somebody wrote by hand
         repository = self._repository
         repository.git.attempt("worktree", "remove", "--force", "--force", str(self.path))
         shutil.rmtree(self.path.parent, onerror=_make_writable)

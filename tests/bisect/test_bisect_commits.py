@@ -179,11 +179,13 @@ def test_a_hang_is_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     """--timeout ends a run that does not end, with all it started."""
     history = History(tmp_path / "repo")
     for text in ("exit 0", "cat /dev/zero | cat > /dev/null", "exit 1"):
-        history.add({"run.sh": text})
+        history.add({"run.sh": text, ".gitmodules": ""})
     history.build()
     ends = ["--repo", str(history.folder), "--good", history.commits[0], "--bad", "main"]
     assert cli.main(["bisect", "commits", *ends, "--timeout", "0.5", "--", "sh", "run.sh"]) == 3
-    assert "still running after" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "still running after" in out
+    assert "submodules are not checked out" in err
 
 
 def test_confirm_needs_every_run_to_be_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,17 +81,15 @@ def test_a_scenario_in_the_repository_of_its_engine(
     results = package["racecheck/engine/results.py"]
     assert "        done.synchronize()\n" in results
     history = History(tmp_path / "repo")
-    for text in (results, "#\n" + results, "#\n" + results.replace("        done.synchronize()\n", "")):
+    for text in (results, "#\n" + results.replace("        done.synchronize()\n", "")):
         history.add({**package, "racecheck/engine/results.py": text})
     history.build()
-    head, _, _ = SCENARIO.partition("[runners.main")
-    scenario = write_scenario(
-        tmp_path / "outside", head.replace("steps = 12", "steps = 5") + '[runners.main.expect]\n2 = "clean"\n'
-    )
+    head, _, _ = SCENARIO.replace("steps = 12", "steps = 5").partition("[runners.main")
+    scenario = write_scenario(tmp_path / "outside", head + '[runners.main.expect]\n2 = "clean"\n')
     ends = ["--repo", str(history.folder), "--good", history.commits[0], "--bad", "main"]
     assert cli.main(["bisect", "commits", *ends, "--scenario", str(scenario)]) == 0
     out, steps = capsys.readouterr()
-    assert out.startswith(f"# First bad commit: {history.commits[2][:10]}")
+    assert out.startswith(f"# First bad commit: {history.commits[1][:10]}")
     assert "A wait that ordered rewrites of other buffers before is changed:" in out
     assert "-        done.synchronize()\n" in out
     assert f"racecheck run {scenario}" in out

@@ -124,6 +124,7 @@ def test_stopped_in_a_git_call(history: History, tmp_path: Path, name: str, call
 def test_beginning_anew_gives_up_the_old_one(history: History) -> None:
     """It says so, and removes the worktree that was left."""
     bisect(history, SIGNAL="SIGKILL:3")
+    assert bisect(history, "--paths", "nope").returncode == 2  # a slip of the hand gives nothing up
     anew = bisect(history)
     assert anew.returncode == 0
     assert "is given up" in anew.stderr
