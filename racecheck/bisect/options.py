@@ -9,6 +9,8 @@ from pathlib import Path
 from racecheck.bisect.git import Repository
 from racecheck.bisect.state import Settings, State
 from racecheck.errors import UsageError
+from racecheck.scenario.load import load
+from racecheck.scenario.workload import read_arrivals
 
 #: How a message about the options begins.
 HERE = "racecheck bisect commits:"
@@ -48,6 +50,12 @@ def check_new(repository: Repository, asked: Asked) -> Settings:
     )
     _check_order(repository, asked, good, bad)
     repository.require_committed(asked.scenario)
+    if asked.scenario is not None:
+        read_arrivals(load(asked.scenario))
+    if not repository.count(good, bad, first_parent=asked.first_parent, paths=asked.paths):
+        raise UsageError(
+            f"{HERE} --paths {' '.join(asked.paths)}: no commit in the range touches it; name others"
+        )
     for option, file in (("--output", asked.output), ("--log", asked.log)):
         if file is not None and (file.is_dir() or not os.access(file.absolute().parent, os.W_OK)):
             raise UsageError(f"{HERE} {option} {file}: cannot be written; name another file")

@@ -24,7 +24,6 @@ from racecheck.errors import UsageError
 from racecheck.report.channel import VARIABLE
 from racecheck.scenario.load import load
 from racecheck.scenario.model import MOST_STEPS
-from racecheck.scenario.workload import read_arrivals
 
 #: How many times the steps a run gets that had put nothing to the test.
 MORE_STEPS = 4
@@ -39,12 +38,11 @@ class Copied(NamedTuple):
 
 
 def copy_scenario(path: Path, folder: Path) -> Copied:
-    """Copy the scenario and its trace below `folder`; `ScenarioError` (one line) if they cannot be read.
+    """Copy the scenario and its trace, which can be read, below `folder`.
 
     The trace is named relative to the scenario, so both keep their places to each other.
     """
     file = load(path)
-    read_arrivals(file)
     trace = os.path.normpath(file.scenario.workload.trace)
     depth = trace.split(os.sep).count(os.pardir)
     place = folder.joinpath("scenario", *["below"] * depth, path.name)

@@ -10,7 +10,7 @@ from pathlib import Path
 from racecheck.bisect.child import Interrupts
 from racecheck.bisect.git import Repository
 from racecheck.bisect.judge import Judge
-from racecheck.bisect.options import HERE, Asked, check_new, check_resumed
+from racecheck.bisect.options import Asked, check_new, check_resumed
 from racecheck.bisect.report import markdown
 from racecheck.bisect.runner import Copied, Runner, copy_scenario
 from racecheck.bisect.session import OnStep, Result, Session
@@ -96,13 +96,6 @@ def _new(repository: Repository, store: Store, asked: Asked, left: State | None,
         shutil.rmtree(store.folder / "scenario", ignore_errors=True)
         copied = copy_scenario(Path(settings.scenario), store.folder)
         state.scenario, state.steps = str(copied.path), copied.steps
-    count = repository.count(
-        settings.good, settings.bad, first_parent=settings.first_parent, paths=settings.paths
-    )
-    if not count:
-        raise UsageError(
-            f"{HERE} --paths {' '.join(settings.paths)}: no commit in the range touches it; name others"
-        )
     return state
 
 
