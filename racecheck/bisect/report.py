@@ -89,7 +89,7 @@ class _Report:
     def _finding(self, at: Record) -> Iterator[str]:
         yield ""
         if at.followed is None:
-            yield f"By exit code: {at.reason}"
+            yield from (f"By exit code: {at.reason}", "")
             return
         finding = at.followed
         yield f"## The race: `{finding['rule']}` on `{finding['buffer']}`"
