@@ -1,4 +1,4 @@
-"""`racecheck bisect commits`: the commit that brought a race, found by git and judged by ordering."""
+"""`racecheck bisect`: the commit that brought a race, or the key of a scenario that opens it."""
 
 from __future__ import annotations
 
@@ -106,6 +106,30 @@ def commits(
     found, report = bisect(repo, asked, resume=resume, say=_say, on_step=on_step)
     print(report, end="")
     return 0 if found else 3
+
+
+@app.command()
+def config(
+    good: Annotated[
+        Path, typer.Argument(parser=typed_path, metavar="GOOD", help="A scenario without the race.")
+    ],
+    bad: Annotated[Path, typer.Argument(parser=typed_path, metavar="BAD", help="A scenario that has it.")],
+    fingerprint: Annotated[
+        str | None, typer.Option(metavar="F", help="Follow this race of BAD, not its first new one.")
+    ] = None,
+) -> int:
+    """Find the keys of a scenario that open a race: a smallest set of those in which two files differ.
+
+    Exit code 0: found. 2: a file is wrong, GOOD has the race or BAD has none.
+    """
+    from racecheck.bisect.config import bisect_keys, markdown
+
+    def on_trial(keys: frozenset[tuple[str, ...]], outcome: str) -> None:
+        names = ", ".join(sorted(".".join(key) for key in keys)) or "none"
+        _say(f"bad values of {names}: {outcome}")
+
+    print(markdown(bisect_keys(good, bad, fingerprint, on_trial), good, bad), end="")
+    return 0
 
 
 def _say(line: str) -> None:
