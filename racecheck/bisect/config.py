@@ -111,7 +111,7 @@ def markdown(opened: Opened, good: Path, bad: Path) -> str:
     finding = opened.finding
     names = [f"`{'.'.join(key)}`" for key in opened.keys]
     lines = [
-        f"# {' with '.join(names)} {'opens' if len(names) == 1 else 'open'} the race",
+        f"# {' and '.join(names)} {'opens' if len(names) == 1 else 'open'} the race",
         "",
         f"- {opened.differing} keys differ between `{good}` and `{bad}`, {opened.trials} trials",
         f"- race: `{finding.rule}` on `{finding.buffer}`, fingerprint {finding.fingerprint}",

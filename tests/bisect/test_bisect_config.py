@@ -76,7 +76,7 @@ def test_the_keys_are_named(files: tuple[str, str], capsys: pytest.CaptureFixtur
     """With their values, the race, and what the bad file is without them."""
     assert cli.main(["bisect", "config", *files]) == 0
     out, err = capsys.readouterr()
-    assert out.startswith("# `run_ahead` with `seed` open the race\n")
+    assert out.startswith("# `run_ahead` and `seed` open the race\n")
     for part in (
         "- 5 keys differ",
         "`race/h2d-read-vs-host-write` on `rows`",
@@ -108,7 +108,7 @@ def test_mixtures_that_cannot_run_are_passed_over(
     monkeypatch.setattr(config, "check", check)
     assert cli.main(["bisect", "config", *files]) == 0
     out, err = capsys.readouterr()
-    assert out.startswith("# `run_ahead` with `seed` with `lag` open the race\n")
+    assert out.startswith("# `run_ahead` and `seed` and `lag` open the race\n")
     assert "bad values of run_ahead, seed: cannot run" in err
 
 
