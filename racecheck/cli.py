@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import racecheck
+from racecheck.commands.bisect import app as bisect
 from racecheck.commands.faults import faults, run_with
 from racecheck.commands.litmus import litmus
 from racecheck.commands.paths import typed_path
@@ -239,6 +240,7 @@ app.command("check")(check_trace)
 app.command()(syncs)
 app.command()(convert)
 app.command()(prove)
+app.add_typer(bisect)
 
 
 def _trace_file(path: Path | None, plans: Sequence[RowPlan]) -> AbstractContextManager[IO[str] | None]:
