@@ -79,9 +79,9 @@ def test_a_scenario_in_the_repository_of_its_engine(
         str(path.relative_to(ROOT)): path.read_text() for path in sorted((ROOT / "racecheck").rglob("*.py"))
     }
     results = package["racecheck/engine/results.py"]
-    assert "        done.synchronize()\n" in results
+    assert "            place.done.synchronize()\n" in results
     history = History(tmp_path / "repo")
-    for text in (results, "#\n" + results.replace("        done.synchronize()\n", "")):
+    for text in (results, "#\n" + results.replace("            place.done.synchronize()\n", "")):
         history.add({**package, "racecheck/engine/results.py": text})
     history.build()
     head, _, _ = SCENARIO.replace("steps = 12", "steps = 5").partition("[runners.main")
@@ -91,6 +91,6 @@ def test_a_scenario_in_the_repository_of_its_engine(
     out, steps = capsys.readouterr()
     assert out.startswith(f"# First bad commit: {history.commits[1][:10]}")
     assert "A wait that ordered rewrites of other buffers before is changed:" in out
-    assert "-        done.synchronize()\n" in out
+    assert "-            place.done.synchronize()\n" in out
     assert f"racecheck run {scenario}" in out
     assert "each commit is judged by its own" in steps
