@@ -176,7 +176,8 @@ def run(
         str, typer.Option(parser=_one_of(DEVICES), metavar="NAME", help="virtual or cuda.")
     ] = "virtual",
     lag: Annotated[
-        str | None, typer.Option(parser=_lag, metavar="L", help="Virtual device: latest, eager or seed:N.")
+        str | None,
+        typer.Option(parser=_lag, metavar="L", help="latest, eager, seed:N or a token."),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(parser=_whole(0, 2**32 - 1), metavar="S", help="Draw everything from S.")

@@ -40,7 +40,8 @@ def faults(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="S", help="With --check: draw requests from S.")] = 0,
     lag: Annotated[
-        str, typer.Option(parser=_checked_lag, metavar="L", help="With --check: latest, eager or seed:N.")
+        str,
+        typer.Option(parser=_checked_lag, metavar="L", help="With --check: latest, eager, seed:N..."),
     ] = "latest",
 ) -> int:
     """List the known faults, show the code of those named, or check that each is found.
