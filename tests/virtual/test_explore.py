@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import racecheck
-from racecheck.errors import Inconclusive, UnsupportedOperation, UsageError
+from racecheck.errors import DeadlockError, Inconclusive, UnsupportedOperation, UsageError
 from racecheck.virtual import Raised, explore
 from racecheck.virtual.history import History
 from racecheck.virtual.lag import SWITCH
@@ -434,3 +434,27 @@ def test_the_device_gets_on_between_any_two_calls(program):
     for outcome, token in found.outcomes.items():
         with racecheck.virtual_cuda(token):
             assert program() == outcome
+
+
+def test_a_deadlock_of_some_schedules_is_an_outcome():
+    """The others end well; the token leads into it."""
+
+    def program() -> int:
+        first, second = threading.Lock(), threading.Lock()
+
+        def other() -> None:
+            with first, second:
+                pass
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        with second, first:
+            pass
+        thread.join()
+        return 1
+
+    found = explore(program)
+    kinds = {getattr(outcome, "kind", outcome): token for outcome, token in found.outcomes.items()}
+    assert set(kinds) == {1, "DeadlockError"}
+    with pytest.raises(DeadlockError), racecheck.virtual_cuda(kinds["DeadlockError"]):
+        program()
