@@ -125,6 +125,8 @@ def dense_span(tensor: torch.Tensor) -> Span:
     Raises:
         UsageError: it may not.
     """
+    if not hasattr(tensor, "device"):
+        raise UsageError(f"exact host-write detection takes tensors, not {tensor!r:.40}")
     if tensor.device.type != "cpu" or not tensor.is_contiguous():
         raise UsageError(
             f"exact host-write detection takes contiguous CPU tensors, not one on {tensor.device} with "

@@ -47,8 +47,10 @@ class PinnedBuffer:
         slots: int = 1,
         device: torch.device | str = "cuda",
     ) -> None:
-        if slots < 1:
-            raise LeaseError(f"{name}: a staging buffer needs at least one slot, not {slots}")
+        if not isinstance(name, str) or not name.isprintable() or not name:
+            raise LeaseError(f"a staging buffer needs a name of one line of text, not {name!r:.40}")
+        if not isinstance(slots, int) or slots < 1:
+            raise LeaseError(f"{name}: a staging buffer needs at least one slot, not {slots!r:.40}")
         if not torch.cuda.is_available():
             raise LeaseError(
                 f"{name}: PyTorch finds no CUDA device here to stage for; make the buffer inside "
@@ -73,8 +75,10 @@ class PinnedBuffer:
 
     def lease(self, slot: int) -> Lease:
         """Take `slot` for one use. Leases taken earlier on the same slot become invalid."""
-        if not 0 <= slot < self.slots:
-            raise LeaseError(f"{self.label}: slot {slot} does not exist; it has {self.slots}, counted from 0")
+        if not isinstance(slot, int) or not 0 <= slot < self.slots:
+            raise LeaseError(
+                f"{self.label}: slot {slot!r:.40} does not exist; it has {self.slots}, counted from 0"
+            )
         self._generation[slot] += 1
         return Lease(self, slot, self._generation[slot])
 

@@ -30,7 +30,7 @@ _LIBRARY = tuple(
 )
 _INSTALLED = tuple(f"{os.sep}{folder}{os.sep}" for folder in ("site-packages", "dist-packages"))
 _ignored: list[str] = [os.path.join(_ROOT, part) + os.sep for part in _MACHINERY]
-_ignored.append(os.path.join(_ROOT, "judge.py"))
+_ignored += [os.path.join(_ROOT, name) for name in ("judge.py", "host_functions.py")]
 _skip: dict[str, bool] = {}
 _locs: dict[tuple[str, int, str], Loc] = {}  # not by code object: equal code in two files compares equal
 

@@ -63,10 +63,10 @@ def virtual_cuda(
         DeadlockError: all threads wait for each other.
     """
     policy = as_lag(lag)
-    if devices < 1:
-        raise UsageError(f"virtual_cuda needs at least one device, not {devices}")
-    if not patience > 0:
-        raise UsageError(f"virtual_cuda needs a patience above 0 seconds, not {patience}")
+    if not isinstance(devices, int) or devices < 1:
+        raise UsageError(f"virtual_cuda needs at least one device, not {devices!r:.40}")
+    if not isinstance(patience, (int, float)) or not patience > 0:
+        raise UsageError(f"virtual_cuda needs a patience above 0 seconds, not {patience!r:.40}")
     register_backend()
     enclosing = open_machine()
     state = Machine(policy, devices, Baton(patience) if enclosing is None else enclosing.baton, exact)

@@ -75,7 +75,7 @@ class Listed:
     def __init__(self, decisions: Iterable[int]) -> None:
         self._decisions = tuple(decisions)
         self._next = 0
-        if any(decision < 0 for decision in self._decisions):
+        if any(not isinstance(decision, int) or decision < 0 for decision in self._decisions):
             raise UsageError("a decision is a whole number from 0; 0 means nothing special")
 
     @property
@@ -109,6 +109,28 @@ class Recording:
         return self.decisions[-1]
 
 
+class Checked:
+    """A lag of somebody else's, whose answers are looked at."""
+
+    def __init__(self, lag: Lag) -> None:
+        self._lag = lag
+        self.name = getattr(lag, "name", type(lag).__name__)
+
+    def decide(self, kind: str, options: int) -> int:
+        """What that lag says.
+
+        Raises:
+            UsageError: it is none of the answers.
+        """
+        answer = self._lag.decide(kind, options)
+        if not isinstance(answer, int) or not 0 <= answer < options:
+            raise UsageError(
+                f"lag {self.name!r:.40}: decide({kind!r}, {options}) returned {answer!r:.40}; "
+                f"it must return a whole number from 0 to {options - 1}"
+            )
+        return answer
+
+
 def as_lag(given: str | Sequence[int] | Lag) -> Lag:
     """`eager`, `latest`, `seed:N`, a token, a list of decisions, or an object with `decide`.
 
@@ -117,7 +139,14 @@ def as_lag(given: str | Sequence[int] | Lag) -> Lag:
     """
     if isinstance(given, str):
         return _spelt(given)
-    return Listed(cast("Sequence[int]", given)) if isinstance(given, Sequence) else given
+    if isinstance(given, Sequence):
+        return Listed(cast("Sequence[int]", given))
+    if isinstance(given, type) or not callable(getattr(given, "decide", None)):
+        raise UsageError(
+            f"a lag is a name, a token, a list of decisions or an object with decide(kind, options), "
+            f"not {given!r:.40}"
+        )
+    return given if isinstance(given, (Eager, Latest, Seeded, Listed, Recording)) else Checked(given)
 
 
 def _spelt(given: str) -> Lag:
@@ -127,7 +156,7 @@ def _spelt(given: str) -> Lag:
         return Latest()
     if given.startswith("d1."):
         return Listed(decisions_of(given))
-    match = re.fullmatch(r"seed:(\d{1,18})", given)
+    match = re.fullmatch(r"seed:([0-9]{1,18})", given)
     if match is None:
         raise UsageError(
             f"lag {given!r} is not known; write eager, latest, seed:N with N a whole number, "

@@ -96,11 +96,12 @@ class Machine:
         if blocking:
             self.heap.poll()  # what was written before the wait must not be taken for written after it
         self.tell(r.DeviceOp, stream=stream.key, node=node, blocking=blocking)
+        if blocking and self.history is not None:
+            run = self.history.reading(node.reads, run)
         work = self.scheduler.put(stream.queue, run)
         if blocking:
+            self._begin_wait()
             self.scheduler.force(work)
-            if self.history is not None:
-                self.history.read(node.reads)
             raise_fault(self)
         self.scheduler.progress()
         return work
@@ -108,6 +109,7 @@ class Machine:
     def acquire(self, scope: str, target: Hashable, work: Work | None, how: str = "sync") -> None:
         """The host waits for `work` (None with scope "device": for everything) and learns it is done."""
         self.heap.poll()
+        self._begin_wait()
         if scope == "device":
             self.scheduler.force_all()
         elif work is not None:
@@ -115,6 +117,12 @@ class Machine:
         self.order(r.Acquire, scope=scope, target=target, how=how)
         raise_fault(self)
         self.scheduler.progress()
+
+    def _begin_wait(self) -> None:
+        """The lag may choose an order of streams before a wait forces its own."""
+        self.scheduler.choose_order()
+        if self.history is not None:
+            self.history.learn("waits")  # so that the choice after the wait is another than the one before
 
     def ask(self, scope: str, target: Hashable, work: Work | None) -> bool:
         """Is `work` done? The host learns it. Asked again and again, the device gets there: a GPU would."""

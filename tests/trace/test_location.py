@@ -106,3 +106,28 @@ def test_installed_packages_are_not_the_standard_library() -> None:
     for folder in ("site-packages", "dist-packages"):
         assert not location._is_machinery(f"{library}/{folder}/engine/plan.py")
         assert location._is_machinery(f"{library}/{folder}/torch/nn/module.py")
+
+
+def test_what_racecheck_does_for_a_caller_is_at_the_callers_line() -> None:
+    """Every public function that leaves records: they name this file, none of racecheck's own."""
+    import torch
+
+    with racecheck.virtual_cuda(), racecheck.audit() as audit:
+        buffer = racecheck.PinnedBuffer("rows", (4,), torch.int64)
+        lease = buffer.lease(0)
+        lease.write([1] * 4, holds="one")
+        device = lease.copy()
+        buffer.wants(0, "one")
+        lease.wait_copied()
+        racecheck.holds(device, "one")
+        racecheck.wants(device, "one")
+        racecheck.host_function(lambda: None, reads=[lease.host])
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            racecheck.host_function(lambda: None, writes=[lease.host])
+            device.add_(1)
+        graph.replay()
+    files = {record.loc.file for record in audit.trace}
+    files |= {loc.file for record in audit.trace for loc in getattr(record, "locs", ())}
+    assert {file for file in files if file.startswith("racecheck/")} == set()
+    assert len(audit.trace) > 10
