@@ -43,8 +43,6 @@ class Compiler:
         self._events = names.events(program)
         self._kinds: dict[str, str] = {}
         self._temporary = 0
-        self._graphs: dict[str, tuple[p.Work, ...]] = {}
-        self._launched: dict[str, str] = {}  # each graph's latest stream
 
     def records(self) -> Iterator[tuple[p.Statement, r.Record]]:
         """Every record with the statement it came from."""
@@ -96,28 +94,11 @@ class Compiler:
             case p.Release(op="free", ref=ref, stream=stream):
                 yield r.Free(thread="", span=self.span(ref), stream=stream)
             case p.Graph(name=name, nodes=nodes):
-                self._graphs[name] = nodes
-                self._launched.pop(name, None)
                 yield r.Capture(thread="", graph=name, nodes=tuple(self._node(node) for node in nodes))
-            case p.Replay():
-                yield from self._replay(statement)
+            case p.Replay(graph=graph, stream=stream):
+                yield r.Replay(thread="", graph=graph, stream=stream)
             case p.Collective(rank=rank, name=name):
                 yield r.Collective(thread="", rank=rank, name=name)
-
-    def _replay(self, replay: p.Replay) -> Iterator[r.Record]:
-        """CUDA orders a launch behind the launch before it of the same graph, whatever their streams."""
-        graph, stream, launch = replay.graph, replay.stream, ("launch", replay.graph)
-        if self._wanders(graph) and self._launched.get(graph, stream) != stream:
-            yield r.StreamWait(thread="", event=launch, stream=stream)
-        yield r.Replay(thread="", graph=graph, stream=stream)
-        if self._wanders(graph):
-            yield r.EventRecord(thread="", event=launch, stream=stream)
-        self._launched[graph] = stream
-
-    def _wanders(self, graph: str) -> bool:
-        """Does it hold anything, and is it launched on several streams?"""
-        replays = (s for s in self._program.statements if isinstance(s, p.Replay) and s.graph == graph)
-        return bool(self._graphs[graph]) and len({replay.stream for replay in replays}) > 1
 
     def _alloc(self, statement: p.Alloc) -> r.Alloc:
         self._layout.place(statement)

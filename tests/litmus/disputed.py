@@ -25,8 +25,7 @@ CAPTURED_PAGEABLE = (
 
 #: The launch waits for its pageable D2H only, and reads pageable sources before anything of it runs.
 WAITED = (
-    ("SAFE", VD + "graph g { d2h D -> V ; h2d V -> D } / replay g on s0 / replay g on s1"),
-    ("RACE", VD + "graph g { h2d V -> D } / graph h { h2d V -> D } / replay g on s0 / replay h on s1"),
+    ("RACE", VD + "graph g { d2h D -> V ; h2d V -> D } / replay g on s0 / replay g on s1"),
     ("SAFE", VD + "graph g { d2h D -> V } / replay g on s0 / replay g on s1"),
     ("RACE", VD + "graph g { d2h D -> V ; hostfn reads V writes V } / replay g on s0 / host_write V"),
     (
@@ -34,13 +33,6 @@ WAITED = (
         VD + "graph g { d2h D -> V ; hostfn reads V writes V } / replay g on s0 / sync s0 / host_write V",
     ),
     ("SAFE", VD + "graph g { d2h D -> V order=any ; h2d V -> D } / replay g on s0 / sync s0"),
-)
-
-#: Launches of one graph follow one another, and the later one's end covers the earlier one.
-SAME_GRAPH = (
-    ("SAFE", HD + "graph g { h2d P -> D } / replay g on s0 / replay g on s1"),
-    ("RACE", HD + "graph g { h2d P -> D } / replay g on s0 / replay g on s1 / sync s0 / host_write P"),
-    ("SAFE", HD + "graph g { h2d P -> D } / replay g on s0 / replay g on s1 / sync s1 / host_write P"),
 )
 
 #: A replay runs with the buffers it was captured with, and so do the wants on it.
@@ -65,7 +57,6 @@ DISPUTED = (
     *NEVER_RECORDED,
     *CAPTURED_PAGEABLE,
     *WAITED,
-    *SAME_GRAPH,
     *RENAMED_SINCE_CAPTURE,
     *FREED,
     *DECLARED_LATE,

@@ -31,8 +31,7 @@ Where docs/litmus.md leaves room, the oracle takes CUDA's documentation, and wha
 11. A name means what it was last allocated as: `free X`, then `alloc KIND X`, is a new block. A graph
     keeps the old one.
 12. The accesses of one operation (or of one node of one replay) do not race with each other.
-13. Launches of one graph follow one another, whatever their streams (CUDA's cudaGraphLaunch).
-14. Ranks are those that issue anything; they hang unless all issue the same list.
+13. Ranks are those that issue anything; they hang unless all issue the same list.
 
 (*) Seen through the driver API of CUDA 13.0 (driver 580) with a stream held by cuStreamWaitValue32:
 queries of what should or should not wait for it, and the bytes that a copy delivered, from 8 bytes to 1
@@ -85,7 +84,6 @@ class EventGraph:
         self.signalled: dict[str, int] = {}
         self.buffers: Buffers = {}
         self.graphs: dict[str, tuple[tuple[p.Work, ...], Buffers]] = {}
-        self.launched: dict[str, set[int]] = {}  # the end of each graph's latest launch
         self.blocking = {s.stream for s in self.program.statements if isinstance(s, p.StreamBlocking)}
         for index, statement in enumerate(self.program.statements):
             self.op = (index, 0)
@@ -153,12 +151,9 @@ class EventGraph:
                 self.touch(node, [ref], self.buffers, write=True)
             case p.Graph(name=name, nodes=nodes):  # "capturing executes none of them"
                 self.graphs[name] = nodes, dict(self.buffers)
-                self.launched.pop(name, None)
             case p.Replay(graph=name, stream=stream):  # "with the buffers they were captured with"
                 nodes, buffers = self.graphs[name]
-                self.run(nodes, stream, thread, buffers, self.launched.get(name, ()))
-                if nodes:  # "follows the replay before it of the same graph"
-                    self.launched[name] = self.work(stream)
+                self.run(nodes, stream, thread, buffers)
 
     def covered(self, target: str) -> set[int]:
         """What it waits for: "the event's latest record, the stream's work so far, or all work so far"."""
@@ -169,10 +164,8 @@ class EventGraph:
         # "`sync legacy` ... cover the blocking streams' work so far as well"
         return self.work(target, *(self.blocking if target == "legacy" else ()))
 
-    def run(
-        self, works: Iterable[p.Work], stream: str, thread: str, buffers: Buffers, after: Iterable[int] = ()
-    ) -> None:
-        """Issue `works` in one call, all of them after `after`; "runs them in order on S"."""
+    def run(self, works: Iterable[p.Work], stream: str, thread: str, buffers: Buffers) -> None:
+        """Issue `works` in one call; "runs them in order on S"."""
         call, complete = self.call(thread), []
         for index, work in enumerate(works):
             self.op = (self.op[0], index)
@@ -182,7 +175,7 @@ class EventGraph:
                 order = order or "call"  # "the source is read during the call", "is staged on return"
             # "reads the source during the call", "at any time after the call", or when "stream S gets there"
             read = {"call": call, "any": self.node([call])}.get(order or "stream")
-            node = self.command(stream, call, [*after, *([] if read is None else [read])])
+            node = self.command(stream, call, [] if read is None else [read])
             self.touch(node if read is None else read, work.reads, buffers, write=False)
             self.touch(node, work.writes, buffers, write=True)
             if work.kind == "d2h" and target == "pageable" and order in (None, "call"):
