@@ -3,23 +3,24 @@
     with traced_threads():
         ...  # locks, queues and futures made here, and threads started here, order what they hand over
 
-Only objects made while the context is open are covered. `SimpleQueue` is C code; its Python twin from the
-standard library stands in for it.
+Only locks and simple queues made while the context is open are covered. `SimpleQueue` is C code; its Python
+twin from the standard library stands in for it.
 """
 
 from __future__ import annotations
 
-import queue
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any, TypeVar
+from contextlib import contextmanager
 
 from racecheck.trace import records as r
+from racecheck.trace.futures import future_patches
 from racecheck.trace.locks import HostThreads, TracedLock, TracedRLock, set_threads
+from racecheck.trace.primitives import primitive_patches
+from racecheck.trace.queues import queue_patches
+from racecheck.trace.replacing import Patch, original, replaced, replaces
 
-_F = TypeVar("_F", bound=Callable[..., Any])
 _ends: weakref.WeakKeyDictionary[threading.Thread, Hashable] = weakref.WeakKeyDictionary()
 
 
@@ -36,37 +37,13 @@ def traced_threads(threads: HostThreads | None = None) -> Iterator[None]:
         set_threads(outer)
 
 
-@contextmanager
-def replaced(patches: list[tuple[Any, str, Any]]) -> Iterator[None]:
-    """Give every (owner, name) its value, and the old one back afterwards."""
-    with ExitStack() as stack:
-        for owner, name, value in patches:
-            stack.callback(setattr, owner, name, getattr(owner, name))
-            setattr(owner, name, value)
-        yield
-
-
-def original(owner: Any, name: str) -> Any:
-    """What `owner.name` is outside of all contexts of racecheck."""
-    value = getattr(owner, name)
-    return getattr(value, "_original", value)
-
-
-def replaces(real: Any) -> Callable[[_F], _F]:
-    """Mark a function as what stands for `real` inside a context."""
-
-    def mark(function: _F) -> _F:
-        function._original = real  # type: ignore[attr-defined]
-        return function
-
-    return mark
-
-
-def _patches(threads: HostThreads) -> list[tuple[Any, str, Any]]:
+def _patches(threads: HostThreads) -> list[Patch]:
     return [
         (threading, "Lock", TracedLock),
         (threading, "RLock", TracedRLock),
-        (queue, "SimpleQueue", getattr(queue, "_PySimpleQueue", queue.SimpleQueue)),
+        *primitive_patches(threads),
+        *queue_patches(threads),
+        *future_patches(threads),
         (threading.Thread, "start", _start(threads, original(threading.Thread, "start"))),
         (threading.Thread, "join", _join(threads, original(threading.Thread, "join"))),
     ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +91,8 @@ class Machine:
                 self.refuse_in_capture(capture)
             capture.add(stream, node, run, caller())
             return None
+        if blocking:
+            self.stand_back([stream.queue.last])
         self.heap.reclaim()
         if blocking:
             self.heap.poll()  # what was written before the wait must not be taken for written after it
@@ -103,6 +105,16 @@ class Machine:
             raise_fault(self)
         self.scheduler.progress()
         return work
+
+    def stand_back(self, works: Iterable[Work | None]) -> None:
+        """The calling thread is about to wait for `works`; if the lag has that last, others go first.
+
+        It comes before the wait looks what there is to wait for: the thread is late, not the wait.
+        """
+        last = getattr(self.scheduler.lag, "device_last", False)
+        if last and self.baton.crowded and not all(work is None or work.done for work in works):
+            with self.lock.let_go():
+                self.baton.stand_back()
 
     def acquire(self, scope: str, target: Hashable, work: Work | None, how: str = "sync") -> None:
         """The host waits for `work` (None with scope "device": for everything) and learns it is done."""
