@@ -42,12 +42,21 @@ def future_patches(threads: HostThreads) -> list[Patch]:
 # -- executors -----------------------------------------------------------------------------------
 
 
+class _InOrder(dict[Any, None]):
+    """A pool's workers as they came: `shutdown` joins them in this order, not in that of their addresses."""
+
+    def add(self, worker: Any) -> None:
+        """One more."""
+        self[worker] = None
+
+
 def _quiet(threads: HostThreads, real: Method) -> Method:
     @replaces(real)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         real(self, *args, **kwargs)
         self._idle_semaphore = QuietSemaphore(0)
         self._work_queue = QuietSimpleQueue()
+        self._threads = _InOrder()
 
     return __init__
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from racecheck.trace import records as r
+from racecheck.trace.location import caller
 from racecheck.trace.locks import HostThreads
 
 _ATTRIBUTE = "_racecheck_handover"
@@ -46,21 +47,28 @@ class Handover:
         self.threads = threads
         self._kind = kind
         self._name: Any = None
+        self._loc = r.NOWHERE
 
     def publish(self) -> None:
         """What the calling thread did so far happens before what those do who follow."""
         if self._name is None:
             self._name = self.threads.name(self._kind)
+        self._loc = caller()
         self.threads.tell(r.Signal, self._name)
 
     def follow(self) -> None:
         """The calling thread continues after what was published, if anything was."""
         if self._name is not None:
-            self.threads.tell(r.Await, self._name)
+            self.threads.tell(r.Await, self._name, self._loc)
+
+    def forget(self) -> None:
+        """Nobody follows any more."""
+        name, self._name = self._name, None
+        if name is not None:
+            self.threads.forget(name)
 
     def __del__(self) -> None:
-        if self._name is not None:
-            self.threads.forget(self._name)
+        self.forget()
 
 
 class Tokens:

@@ -42,12 +42,16 @@ class HostThreads:
         """Nothing is handed over under `name` any more. May be called inside the garbage collector."""
         self._dead.append(name)
 
-    def tell(self, record: type[r.Signal | r.Await], name: Hashable) -> None:
-        """The calling thread publishes, or takes over what was published, under `name`."""
+    def tell(self, record: type[r.Signal | r.Await], name: Hashable, other: r.Loc = r.NOWHERE) -> None:
+        """The calling thread publishes, or takes over what was published, under `name`.
+
+        It is at the program's line that it runs or, where there is none (a thread begins), at line `other`.
+        """
         if self.open and known_thread() and listening():
             while self._dead:
                 emit(r.EventFree(thread=thread_name(), event=self._dead.popleft()))
-            emit(record(thread=thread_name(), loc=caller(), mark=current_mark(), name=name))
+            loc = line_or(other)
+            emit(record(thread=thread_name(), loc=loc, mark=current_mark(), name=name))
 
     def acquire(self, lock: Any, blocking: bool, timeout: float) -> bool:
         """Acquire the interpreter's own `lock`."""
@@ -83,6 +87,12 @@ class HostThreads:
         real(thread, timeout)
 
 
+def line_or(other: r.Loc) -> r.Loc:
+    """The calling thread's line of the program, or else `other`."""
+    loc = caller()
+    return other if loc == r.NOWHERE else loc
+
+
 def known_thread() -> bool:
     """Does `threading` know the calling thread yet? Asking it for a name before makes it another one."""
     return _thread.get_ident() in threading._active  # type: ignore[attr-defined]
@@ -93,7 +103,7 @@ _LIBRARY = ("queue", "threading", "logging", "concurrent.futures")
 
 
 def _is_internal(maker: FrameType) -> bool:
-    """Does the library make this lock for itself? A condition's own lock belongs to who made the condition."""
+    """Does the library make this lock for itself? A condition's own lock is whose the condition is."""
     frame: FrameType | None = maker
     if maker.f_code is threading.Condition.__init__.__code__:
         frame = maker.f_back

@@ -1,4 +1,4 @@
-"""The edges of `Semaphore`, `Event` and `Barrier`. A `Condition`'s are those of its lock, the program's own."""
+"""The edges of `Semaphore`, `Event` and `Barrier`. A `Condition` has those of its lock, the program's own."""
 
 from __future__ import annotations
 
@@ -42,10 +42,15 @@ def _watched(
 
 
 class QuietSemaphore(threading.Semaphore):
-    """A semaphore inside of another primitive: it hands nothing over."""
+    """A semaphore inside of another primitive: it tells nothing, and to ask it in vain is no polling."""
 
-    acquire = __enter__ = original(threading.Semaphore, "acquire")
+    _acquire = original(threading.Semaphore, "acquire")
     release = original(threading.Semaphore, "release")
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+        """Take a permit; True if that worked."""
+        at_once = blocking and timeout == 0  # an executor that looks for an idle worker
+        return bool(self._acquire(False) if at_once else self._acquire(blocking, timeout))
 
 
 class _Counting(StandIn):

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 
 from racecheck.trace import records as r
 from racecheck.trace.futures import future_patches
+from racecheck.trace.handover import Handover
 from racecheck.trace.locks import HostThreads, TracedLock, TracedRLock, set_threads
 from racecheck.trace.primitives import primitive_patches
 from racecheck.trace.queues import queue_patches
@@ -56,12 +57,12 @@ def _start(threads: HostThreads, real: Callable[..., None]) -> Callable[..., Non
     def start(self: threading.Thread) -> None:
         if not getattr(self, "_initialized", False) or self.ident is not None:
             real(self)  # raises
-        began, ended = threads.name("start"), threads.name("end")
+        began, ended = Handover(threads, "start"), threads.name("end")
         target = self.run
 
         def traced() -> None:
-            threads.tell(r.Await, began)
-            threads.forget(began)
+            began.follow()
+            began.forget()
             try:
                 target()
             finally:
@@ -71,7 +72,7 @@ def _start(threads: HostThreads, real: Callable[..., None]) -> Callable[..., Non
         self.run = lambda: threads.run(self, traced)  # type: ignore[method-assign]
         _ends[self] = ended
         weakref.finalize(self, threads.forget, ended).atexit = False
-        threads.tell(r.Signal, began)
+        began.publish()
         threads.prepare(self)
         try:
             real(self)

@@ -104,7 +104,8 @@ class Baton(Waits):
                 task.ident = get_ident()
                 self._known[task.ident] = task
         self._await_turn(task)
-        task.name = thread_name()
+        if task.state is not State.GONE:  # else its name would count in a later context
+            task.name = thread_name()
 
     def end(self, task: Task) -> None:
         """`task` ends, or its thread is scheduled no longer."""

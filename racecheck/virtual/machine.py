@@ -107,10 +107,7 @@ class Machine:
         return work
 
     def stand_back(self, works: Iterable[Work | None]) -> None:
-        """The calling thread is about to wait for `works`; if the lag has that last, others go first.
-
-        It comes before the wait looks what there is to wait for: the thread is late, not the wait.
-        """
+        """The calling thread, about to wait for `works`, is late: if the lag says so, others go first."""
         last = getattr(self.scheduler.lag, "device_last", False)
         if last and self.baton.crowded and not all(work is None or work.done for work in works):
             with self.lock.let_go():
@@ -155,7 +152,8 @@ class Machine:
     def tell(self, record: type[r.Record], /, **fields: Any) -> None:
         """Emit a record of the calling thread, if anyone listens."""
         if listening():
-            emit(record(thread=thread_name(), loc=caller(), mark=current_mark(), **fields))
+            loc = fields.pop("loc", None) or caller()
+            emit(record(thread=thread_name(), loc=loc, mark=current_mark(), **fields))
 
     def refuse_in_capture(self, concerns: Capture | None = None) -> None:
         """Raise CUDA's error for a host wait or query while a capture is open; it becomes invalid.

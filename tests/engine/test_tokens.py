@@ -55,9 +55,9 @@ def test_items_are_frames_and_sound(serial, make, model):
 
 @pytest.mark.parametrize("lag", LAGS)
 @pytest.mark.parametrize(("run_ahead", "slots"), [(1, 2), (1, 3), (2, 3)])
-def test_enough_slots_give_the_serial_tokens(serve, make, reference, lag, run_ahead, slots, late):
+def test_enough_slots_give_the_serial_tokens(serve, make, reference, lag, run_ahead, slots):
     """With run_ahead + 1 slots or more, any legal lateness gives the tokens of the serial engine."""
-    assert serve(make(), lag=lag, run_ahead=run_ahead, slots=slots, parts=late) == reference
+    assert serve(make(), lag=lag, run_ahead=run_ahead, slots=slots) == reference
 
 
 @pytest.mark.parametrize("runner", ["main", "piecewise", "eager"])
