@@ -218,8 +218,8 @@ def by(lock, work) -> None:
 PROMISED = [
     task_done_to_join, get_to_put_that_needs_the_room, event_that_is_asked, event_that_was_cleared,
     permit_beyond_the_first, barrier_action, future_of_the_programs_own, future_that_is_polled,
-    cancelled_future, failed_work, waited_futures, completed_futures, done_callback, submitted_work, pool_that_was_shut_down,
-    condition_of_the_programs_own,
+    cancelled_future, failed_work, waited_futures, completed_futures, done_callback, submitted_work,
+    pool_that_was_shut_down, condition_of_the_programs_own,
 ]  # fmt: skip
 
 
