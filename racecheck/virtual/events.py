@@ -139,6 +139,7 @@ class Event:
     def synchronize(self) -> None:
         """The host waits for the work it stands for; at once if it was never recorded."""
         state = machine_of(self._home, "event")
+        state.stand_back([self.work])
         with state.lock:
             self._refuse_captured()
             state.acquire("event", self.key, self.work)

@@ -19,6 +19,7 @@ from racecheck.exact.handler import Fault
 from racecheck.exact.protector import Protector
 from racecheck.trace import caller, emit, listening, thread_name
 from racecheck.trace import records as r
+from racecheck.trace.context import known_name
 from racecheck.virtual.device_memory import Block, GraphPool
 from racecheck.virtual.memory import POISON, PinnedBlock, PinnedMemory
 
@@ -35,9 +36,9 @@ class Heap:
 
     def __init__(self, machine: Machine, exact: bool) -> None:
         self._machine = machine
-        self._freed: deque[tuple[Block | PinnedBlock, str]] = deque()  # and the thread that let go of it
+        self._freed: deque[tuple[Block | PinnedBlock, str | None]] = deque()  # and by whom
         self._closed = False
-        self._deferred: list[tuple[Block, str]] = []
+        self._deferred: list[tuple[Block, str | None]] = []
         self.dead_events: deque[Hashable] = deque()
         self.pinned = PinnedMemory(self.note_free)
         self._protector = Protector() if exact else None
@@ -70,9 +71,12 @@ class Heap:
         return tensor
 
     def note_free(self, block: Block | PinnedBlock) -> None:
-        """A tensor died, perhaps inside the garbage collector: deal with it at the next call."""
+        """A tensor died, perhaps inside the garbage collector: deal with it at the next call.
+
+        A thread without a name (it ends, perhaps after its context) gets none for that: names are counted.
+        """
         if not self._closed:
-            self._freed.append((block, thread_name()))
+            self._freed.append((block, known_name()))
 
     def close(self) -> None:
         """The context is over: lift all protection, and let go of memory, but of tensors somebody holds."""
@@ -153,7 +157,7 @@ class Heap:
             else:
                 self._free(block, thread)
 
-    def _free(self, block: Block, thread: str) -> None:
+    def _free(self, block: Block, thread: str | None) -> None:
         machine = self._machine
         lasts = [machine.streams[key].queue.last for key in block.other_streams]
         uses = tuple(last for last in lasts if last is not None)
@@ -163,6 +167,10 @@ class Heap:
         if owner is not None and owner.capture is None and not uses:
             data = block.bytes.data
             if listening():
-                emit(r.Free(thread=thread, span=block.bytes.span, stream=owner.key, loc=caller()))
+                emit(
+                    r.Free(
+                        thread=thread or thread_name(), span=block.bytes.span, stream=owner.key, loc=caller()
+                    )
+                )
             machine.scheduler.put(owner.queue, lambda: data.fill(POISON))
         machine.devices[block.device].memory.give_back(block, uses)

@@ -7,8 +7,9 @@ number below `options`, and 0 always stands for nothing special. Two kinds are a
     SWITCH   at every traced call, while other threads could run: 0 goes on, k runs the k-th other thread;
              where a thread waits or ends and several could run: 0 runs the next in order, k the k-th after
 
-`eager` retires at once, `latest` only when something forces it (the worst legal case for host memory),
-`seed:N` at random. A list of decisions is taken in order, and 0 once it is used up, so a shorter list and
+`eager` retires at once, `latest` only when something forces it, `seed:N` at random. Under `latest` a thread
+that waits for the device forces it only when no other thread can run: the worst legal case for host memory,
+across threads too. A list of decisions is taken in order, and 0 once it is used up, so a shorter list and
 smaller numbers are a simpler run; `d1.` and a few letters spell a list (`token_of`). A list, like a seed,
 reproduces its run exactly.
 """
@@ -48,9 +49,10 @@ class Eager:
 
 
 class Latest:
-    """Nothing retires before it must; threads switch only when they must."""
+    """Nothing retires before it must; threads switch only when they must, and before they wait for it."""
 
     name = "latest"
+    device_last = True  # a thread that waits for the device lets all others go first
 
     def decide(self, kind: str, options: int) -> int:
         """Never."""
@@ -92,7 +94,7 @@ class Listed:
 
 
 class Recording:
-    """Another lag, and the decisions it made: `decisions` replays the run, also after a seed."""
+    """The decisions of another lag, and nothing but those: `decisions` replays the run, also after a seed."""
 
     def __init__(self, lag: Lag) -> None:
         self._lag = lag

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +92,8 @@ class Machine:
                 self.refuse_in_capture(capture)
             capture.add(stream, node, run, caller())
             return None
+        if blocking:
+            self.stand_back([stream.queue.last])
         self.heap.reclaim()
         if blocking:
             self.heap.poll()  # what was written before the wait must not be taken for written after it
@@ -105,6 +107,13 @@ class Machine:
             raise_fault(self)
         self.scheduler.progress()
         return work
+
+    def stand_back(self, works: Iterable[Work | None]) -> None:
+        """The calling thread, about to wait for `works`, is late: if the lag says so, others go first."""
+        last = getattr(self.scheduler.lag, "device_last", False)
+        if last and self.baton.crowded and not all(work is None or work.done for work in works):
+            with self.lock.let_go():
+                self.baton.stand_back()
 
     def acquire(self, scope: str, target: Hashable, work: Work | None, how: str = "sync") -> None:
         """The host waits for `work` (None with scope "device": for everything) and learns it is done."""
@@ -152,7 +161,8 @@ class Machine:
     def tell(self, record: type[r.Record], /, **fields: Any) -> None:
         """Emit a record of the calling thread, if anyone listens."""
         if listening():
-            emit(record(thread=thread_name(), loc=caller(), mark=current_mark(), **fields))
+            loc = fields.pop("loc", None) or caller()
+            emit(record(thread=thread_name(), loc=loc, mark=current_mark(), **fields))
 
     def refuse_in_capture(self, concerns: Capture | None = None) -> None:
         """Raise CUDA's error for a host wait or query while a capture is open; it becomes invalid.

@@ -53,7 +53,7 @@ class Device:
     def __init__(self, machine: Machine, index: int) -> None:
         self.index = index
         self.memory = DeviceMemory(index, machine.heap.note_free)
-        self.generator = Generator(f"cuda:{index}")
+        self.generator: Generator = Generator(f"cuda:{index}")
         self.generator.manual_seed(torch.initial_seed() & (2**63 - 1))
         self.default = self._stream(machine, 0, 0)
         self.pools: dict[int, list[StreamState]] = {}

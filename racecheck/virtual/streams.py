@@ -120,6 +120,7 @@ class Stream:
     def synchronize(self) -> None:
         """The host waits for all work issued to this stream so far."""
         state = machine()
+        state.stand_back([self.state.queue.last])
         with state.lock:
             state.refuse_in_capture(self.state.capture)
             state.acquire("stream", self.state.key, self.state.queue.last)
@@ -212,6 +213,7 @@ def set_stream(stream: Stream | None) -> None:
 def synchronize(device: Any = None) -> None:
     """`torch.cuda.synchronize`: the host waits for everything on `device` (default: the current one)."""
     state = machine()
+    state.stand_back(queue.last for queue in state.scheduler.queues)
     with state.lock:
         state.refuse_in_capture()
         index = device_index(device)
