@@ -116,11 +116,17 @@ class Chain:
 
 
 def causes(chains: Sequence[Chain], chain: Chain, moment: Moment) -> tuple[Record, ...]:
-    """What ordered `chain` after `moment`, and if that was another thread, what had ordered that one."""
+    """What ordered `chain` after `moment`, and if that was another thread, what had ordered that one.
+
+    Only the latest acquisitions are remembered, so two threads may each name the other as where they know
+    it from: no thread is asked twice.
+    """
     found: list[Record] = []
+    asked: set[int] = set()
     while (brought := chain.why_seen(moment.chain, moment.clock)) is not None:
         found.append(brought.record)
-        if not isinstance(brought.record, Await) or brought.source == moment.chain:
+        asked.add(chain.index)
+        if not isinstance(brought.record, Await) or brought.source in {moment.chain, *asked}:
             break
         chain = chains[brought.source]
     return tuple(found)

@@ -45,11 +45,18 @@ class Strangers:
 
 
 def _is_idle(thread: threading.Thread | None, frame: FrameType | None) -> bool:
-    """Is it a pool's worker that is not at work, nor still in its initializer?"""
+    """Is it a pool's worker that is not at work, nor about to be, nor still in its initializer?
+
+    It is about to be while its queue holds something, or when it has taken a piece and not run it yet.
+    """
     if thread is None or not pool_worker(thread) or located(frame) != NOWHERE:
         return False
     while frame is not None:
         if frame.f_code is _RUN:
             return False
+        if frame.f_code is pool._worker.__code__:
+            held = frame.f_locals
+            work = held.get("work_queue")
+            return held.get("work_item") is None and (work is None or work.empty())
         frame = frame.f_back
     return True
