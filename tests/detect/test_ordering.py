@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from programs import Program, span
 
+from racecheck.detect.clocks import REMEMBERED
 from racecheck.errors import TraceError
 from racecheck.trace import records as r
 
