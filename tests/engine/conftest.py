@@ -36,10 +36,10 @@ class LateResults(Results):
         self._asked[batch.step].wait()
         return super().fetch(batch, place, lease)
 
-    def wait_oldest(self, gone):
+    def wait_oldest(self):
         """Asks."""
         self._asked[self.oldest().step].set()
-        return super().wait_oldest(gone)
+        return super().wait_oldest()
 
 
 @cache
