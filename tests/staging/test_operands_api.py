@@ -340,7 +340,25 @@ def test_records_say_where_and_in_which_step():
     said = [record for record in audit.trace if isinstance(record, (Label, Want))]
     assert [type(record) for record in said] == [Label, Want]
     assert {(record.loc.function, record.mark.step, record.thread) for record in said} == {("run", 7, "main")}
-    assert [record.span[1] - record.span[0] for record in said] == [64, 64]
+    assert [record.span[1] - record.span[0] for record in said] == [16, 64]
+
+
+def fewer_rows(wanted: int | None) -> None:
+    """Two steps of three and two rows in one slot of four; the consumer reads `wanted` rows, or all."""
+    rows = racecheck.PinnedBuffer("rows", (4,), torch.int64)
+    for step, count in enumerate((3, 2)):
+        lease = rows.lease(0)
+        lease.write(list(range(count)), holds=f"plan {step}")
+        lease.copy()
+        racecheck.wants(rows.device_view(0)[: count if wanted is None else wanted], f"plan {step}")
+        rows.wait_copied(0)
+
+
+def test_rows_that_were_not_written_hold_what_they_held():
+    """A bucket that is larger than its batch reads rows of an earlier step, unless padding was written."""
+    assert stale(audited(lambda: fewer_rows(None))) == []
+    told = stale(audited(lambda: fewer_rows(3)))
+    assert told == ["rows (device): the consumer needs plan 1 and finds plan 0"]
 
 
 def test_what_cannot_be_said():
