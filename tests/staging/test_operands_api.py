@@ -261,6 +261,33 @@ def test_conversions_and_clones_carry_one_label():
     assert stale(audited(run)) == []
 
 
+@pytest.mark.parametrize(
+    ("to_device", "source", "target"),
+    [
+        (True, lambda t: t.t(), lambda t: t),  # gathered, and goes through pageable memory
+        (False, lambda t: t.t(), lambda t: t),
+        (True, lambda t: t, lambda t: t.t()),  # scattered by the device
+        (True, lambda t: t.view(2, 2, 4).transpose(0, 1), lambda t: t.view(2, 2, 4)),
+        (False, lambda t: t.view(2, 2, 4).transpose(0, 1), lambda t: t.view(2, 2, 4)),
+    ],
+)
+def test_a_copy_that_turns_its_bytes_round_carries_no_parts(to_device, source, target):
+    """Which bytes lie where the order of addresses does not tell: a label of all of them stays, no other."""
+
+    def run(whole: bool) -> None:
+        sides = [torch.zeros(4, 4).pin_memory(), torch.zeros(4, 4, device="cuda")]
+        src, dst = sides if to_device else reversed(sides)
+        for row in range(4):
+            racecheck.holds(src[row], "plan" if whole else f"row {row}")
+        target(dst).copy_(source(src), non_blocking=True)
+        torch.cuda.synchronize()
+        racecheck.wants(dst if whole else dst[1], "plan" if whole else "row 1")
+
+    assert stale(audited(lambda: run(whole=True))) == []
+    (told,) = stale(audited(lambda: run(whole=False)))
+    assert told.endswith("needs row 1 and finds nothing that anybody labelled")
+
+
 def test_a_write_through_numpy_comes_before_the_label():
     """It is found by its bytes, and not only after the label that describes it."""
 
