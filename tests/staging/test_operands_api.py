@@ -395,6 +395,14 @@ def test_what_cannot_be_said():
         racecheck.holds(tensor, 7)
     with racecheck.audit(), pytest.raises(TypeError, match=r"^wants: \[1\] is no tensor; name the tensor"):
         racecheck.wants([1], "x")
+    for say in (racecheck.holds, racecheck.wants):
+        with (
+            racecheck.audit(),
+            pytest.raises(TypeError, match=r"nobody follows pageable .*; say it of the pin"),
+        ):
+            say(torch.zeros(4), "x")
+        with racecheck.audit():
+            say(torch.zeros(0), "nothing at all")
 
 
 def test_without_a_listener_nothing_happens():
