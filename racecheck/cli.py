@@ -9,8 +9,8 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Annotated, Any
 
@@ -244,16 +244,19 @@ app.command()(prove)
 app.add_typer(bisect)
 
 
-def _trace_file(path: Path | None, plans: Sequence[RowPlan]) -> AbstractContextManager[IO[str] | None]:
-    """Where the trace goes, if anywhere."""
+@contextmanager
+def _trace_file(path: Path | None, plans: Sequence[RowPlan]) -> Iterator[IO[str] | None]:
+    """Where the trace goes, if anywhere; what cannot be written may show only when the disk is full."""
     if path is None:
-        return nullcontext()
+        yield None
+        return
     if len(plans) != 1 or plans[0].device != "virtual":
         raise UsageError(
             "--trace: a trace is that of one row on the virtual device; choose one with --runner and --slots"
         )
     try:
-        return path.open("w", encoding="utf-8")
+        with path.open("w", encoding="utf-8") as file:
+            yield file
     except OSError as error:
         raise UsageError(f"--trace {path}: cannot be written ({error.strerror}); name another file") from None
 

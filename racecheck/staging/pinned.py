@@ -141,7 +141,8 @@ class Lease:
         """Fill the slot with `values`, or its leading rows if there are fewer of them.
 
         Tensors and arrays must have the buffer's dtype; numbers and lists of them take it. `holds` says
-        what the whole slot holds then, also the rows that were not written.
+        what the rows written hold then. The others keep what was said of them: whoever reads those too
+        would find an earlier step's.
 
         Raises:
             LeaseError: the lease is out of date, or `values` are of another dtype or do not fit.
@@ -149,15 +150,14 @@ class Lease:
         host = self.host
         what = f"{self.buffer.label}[{self.slot}]"
         tensor = _as_tensor(what, values, host.dtype)
-        if tensor.shape == host.shape:
-            host.copy_(tensor)
-        elif tensor.ndim == host.ndim > 0 and tensor.shape[1:] == host.shape[1:] and len(tensor) < len(host):
-            host[: len(tensor)].copy_(tensor)
-        else:
+        if tensor.ndim == host.ndim > 0 and tensor.shape[1:] == host.shape[1:] and len(tensor) < len(host):
+            host = host[: len(tensor)]
+        if tensor.shape != host.shape:
             raise LeaseError(
                 f"{what}: values of shape {list(tensor.shape)} do not fit; write {list(host.shape)}, "
                 "or fewer rows"
             )
+        host.copy_(tensor)
         if holds is not None:
             operands.holds(host, holds)
         host_delay("after_write")

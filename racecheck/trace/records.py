@@ -72,6 +72,7 @@ class Node:
     call, are `call_reads`: accesses of the calling host thread. `waited` belongs to captured nodes: the
     launch returned only once this one was complete (a D2H to pageable memory). `partial`: it writes some
     of the bytes in `writes` and leaves the others, and which ones only the data tells (`index_put_`).
+    `permuted`: a copy whose bytes come to lie in another order of addresses than they had.
     """
 
     kind: str  # "h2d", "d2h", "d2d", "kernel" or "hostfn"
@@ -82,6 +83,7 @@ class Node:
     call_reads: tuple[Span, ...] = ()
     waited: bool = False
     partial: bool = False
+    permuted: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

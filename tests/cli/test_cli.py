@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -205,6 +206,20 @@ def test_what_racecheck_itself_complains_of_is_one_line(run: Run, monkeypatch: p
 
     monkeypatch.setattr(cli, "run_row", complain)
     assert run("run", "scenarios") == (2, "", "aten.foo: not carried; avoid it\n")
+
+
+def test_a_trace_that_cannot_be_written_to_its_end_is_not_blamed_on_stdout(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk may be full long after the file was opened."""
+
+    def fill_the_disk(*_: Any) -> Row:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(cli, "run_row", fill_the_disk)
+    code, out, err = run("run", "scenarios", "--slots", "1", "--runner", "main", "--trace", "t.jsonl")
+    wrong = "racecheck run: --trace t.jsonl: cannot be written (No space left on device); name another file\n"
+    assert (code, out, err) == (2, "", wrong)
 
 
 def test_an_interrupt_is_quiet(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,13 @@ def test_a_valid_file_loads(tmp_path: Path) -> None:
         ("steps = 12", "steps = 12\nsteps = 13", 5, "malformed TOML: cannot overwrite a value; a key may"),
         ("steps = 12", "steps = 12\n\nlag = 'soon'", 6, "lag: 'soon' is not a lag; write latest, eager,"),
         ("steps = 12", "steps = 12\nlag = 'seed:x'", 5, "lag: 'seed:x' is not a lag; write latest, eager"),
+        ("steps = 12", "steps = 4294967296", 4, "it must be at most 1000000; write steps = 40"),
+        (
+            "[runners.piecewise.expect]",
+            "[runners.piecewise]\nwalks = 3\n[runners.piecewise.expect]",
+            19,
+            'walks: expected a table, found 3; write walks = { "talker.decode" = "piecewise" }',
+        ),
         ("steps = 12", "steps = 12\nseed = -1", 5, "seed: -1 is out of range, it must be at least 0; write"),
         ("steps = 12", "steps = 12\npreset = 'huge'", 5, '"huge" is not known; write one of tiny, full'),
         ("steps = 12", "steps = 12\nrequests = 3", 5, "'requests'; write requests in the table [workload]"),

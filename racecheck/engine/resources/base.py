@@ -122,6 +122,10 @@ class Resource:
         """`step` is complete and waited for, or its plan was dropped."""
         del self._declared[step]
 
+    def abandon(self, step: int) -> None:
+        """`step` has failed: forget the layout, if it came to one."""
+        self._declared.pop(step, None)
+
     def release(self, request_id: str) -> None:
         """The request is gone and no step in flight uses it."""
 
