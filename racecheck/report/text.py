@@ -18,6 +18,7 @@ from racecheck.detect.evidence import Evidence
 from racecheck.detect.finding import Finding, Side
 from racecheck.report.cost import cost_line, cost_table
 from racecheck.report.result import Report, Row
+from racecheck.trace.records import NOWHERE
 
 STYLES = {
     "race": "bold red",
@@ -205,7 +206,8 @@ def _side(side: Side) -> Text:
     doing += [] if mark.phase is None else [f"phase {mark.phase}"]
     doing += [] if mark.resource is None else [mark.resource]
     doing += [] if mark.slot is None else [f"slot {mark.slot}"]
-    place = f"{side.place} in {side.loc.function}"
+    named = not side.ended and side.loc != NOWHERE
+    place = f"{side.place} in {side.loc.function}" if named else side.place
     return Text.assemble(f"{side.what} ", (place, "bold"), "\n", (", ".join(doing), "dim"))
 
 
