@@ -22,6 +22,7 @@ from racecheck.trace.file import read, write
 from racecheck.trace.records import Record
 
 _CODES = {"clean": 0, "inconclusive": 3}
+_BEFORE = "judges what comes before it"
 
 _File = Annotated[
     Path,
@@ -44,7 +45,7 @@ def check(
     from racecheck.report.json import evidence_dict, finding_dict
     from racecheck.report.text import describe_finding
 
-    trace, damage = _trace(file, partial=partial)
+    trace, damage = _trace(file, partial=partial, remedy=f"--partial {_BEFORE}")
     detector = _detect(trace, file)
     for finding in detector.findings:
         advise(trace, finding)
@@ -122,10 +123,12 @@ def convert(
     return 0
 
 
-def _trace(file: Path, *, partial: bool = False) -> tuple[list[Record], str | None]:
+def _trace(
+    file: Path, *, partial: bool = False, remedy: str = f"`racecheck check --partial` {_BEFORE}"
+) -> tuple[list[Record], str | None]:
     if file.suffix == ".litmus":
         return build_trace(load(file)), None
-    return read(file, partial=partial)
+    return read(file, partial=partial, remedy=remedy)
 
 
 def _detect(trace: Sequence[Record], file: Path) -> Detector:

@@ -134,6 +134,41 @@ def test_a_damaged_trace_is_judged_only_when_asked(run):
     assert err.startswith("race.jsonl:6: ends in the middle")
 
 
+@pytest.mark.parametrize(
+    ("command", "remedy"),
+    [
+        ("check", "--partial judges what comes before it"),
+        ("syncs", "`racecheck check --partial` judges what comes before it"),
+        ("convert", "`racecheck check --partial` judges what comes before it"),
+    ],
+)
+def test_the_remedy_for_damage_is_one_that_the_command_has(run, command, remedy):
+    """Only `check` has --partial; the others name it."""
+    run("convert", "race.litmus", "race.jsonl")
+    whole = Path("race.jsonl").read_text()
+    target = ("y.litmus",) if command == "convert" else ()
+    damage = {"ends in the middle of a record": whole[:-30], "is not a line of JSON": whole + "x\n"}
+    damage["is a record of the unknown type 'x'"] = whole + '{"record":"x"}\n'
+    for what, text in damage.items():
+        Path("cut").write_text(text)
+        code, out, err = run(command, "cut", *target)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert what in err
+        assert err.endswith(f"; {remedy}\n")
+
+
+@pytest.mark.parametrize("text", ["[scenario]\nname = 'x'\n", "# prose\n", "{\n", '{"format":', "[1]\n", ""])
+@pytest.mark.parametrize("command", ["check", "check --partial", "syncs", "convert"])
+def test_what_is_no_trace_is_called_so(run, command, text):
+    """A scenario, a report: no part of it can be judged."""
+    Path("other.toml").write_text(text)
+    target = ("y.litmus",) if command == "convert" else ()
+    code, out, err = run(*command.split(), "other.toml", *target)
+    assert (code, out) == (2, "")
+    told = 'is not a trace; the first line must be {"format": "racecheck-trace/1"}'
+    assert err == f"other.toml:1: {told if text else 'is empty; a trace starts with its format line'}\n"
+
+
 def test_a_trace_that_contradicts_itself_names_the_line(run):
     """A replay of a graph that was never captured."""
     lines = ['{"format": "racecheck-trace/1"}', '{"record":"replay","thread":"m","graph":"g","stream":"s"}']
