@@ -115,7 +115,7 @@ def convert(
     _detect(trace, source)
     try:
         if target.suffix == ".litmus":
-            target.write_text(export(trace), encoding="utf-8")
+            target.write_text(export(trace, path=source), encoding="utf-8")
         else:
             write(trace, target)
     except OSError as error:

@@ -209,7 +209,48 @@ def test_stale_has_no_litmus_form(run):
     run("convert", "stale.litmus", "stale.jsonl")
     code, _, err = run("convert", "stale.jsonl", "back.litmus")
     assert code == 2
-    assert "a stale operand has no litmus form" in err
+    assert err == (
+        "stale.jsonl:5: a stale operand, made at stale.litmus:4, has no litmus form; "
+        "judge the trace itself (racecheck check), or record one without stale.litmus:4\n"
+    )
+
+
+def _node(**more):
+    return {"kind": "kernel", "reads": [[0, 8]], "writes": [[64, 72]], **more}
+
+
+def _work(**more):
+    return {"record": "device_op", "thread": "m", "stream": "s", "node": _node(**more)}
+
+
+_LABEL = {"record": "label", "thread": "m", "span": [0, 8], "value": "a"}
+_WANT = {"record": "want", "thread": "m", "span": [200, 208], "value": "a"}
+_WRITE = {"record": "host_access", "thread": "m", "writes": [[0, 8]]}
+UNSAYABLE = {
+    "a write that leaves some of its bytes as they are": [
+        _WRITE, _LABEL, _work(partial=True),
+    ],
+    "a label that does not follow the write of just its bytes": [_LABEL],
+    "a want that the next operation does not read": [_WANT, _work()],
+    "a want that nothing follows": [_WANT],
+    "work that reads several places at any time": [_work(reads=[], any_reads=[[0, 8]])],
+    "a graph with branches": [
+        {"record": "capture", "thread": "m", "graph": "g", "nodes": [_node(), _node()], "after": [[], []]},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", UNSAYABLE)
+def test_what_has_no_litmus_form_is_told_with_its_file_and_line(run, what):
+    """And with something that can be done about it: a shorter trace may have such a record too."""
+    records = [{"format": "racecheck-trace/1"}, *UNSAYABLE[what]]
+    Path("a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    code, out, err = run("convert", "a.jsonl", "back.litmus")
+    assert (code, out, Path("back.litmus").exists()) == (2, "", False)
+    assert err == (
+        f"a.jsonl:{len(records)}: {what} has no litmus form; "
+        "judge the trace itself (racecheck check), or record one without it\n"
+    )
 
 
 def test_run_writes_its_trace(run, tmp_path):
