@@ -20,6 +20,7 @@ from racecheck.litmus.export import export
 from racecheck.litmus.judge import build_trace
 from racecheck.trace.file import read, write
 from racecheck.trace.records import Record
+from racecheck.words import counted
 
 _CODES = {"clean": 0, "inconclusive": 3}
 _BEFORE = "judges what comes before it"
@@ -67,7 +68,8 @@ def check(
             print(describe_finding(finding))
         for stall in detector.evidence.stalls:
             print(f"stall: {stall}")
-        print(f"verdict: {verdict}; {len(trace)} records, rewrites checked: {detector.evidence.rewrites}")
+        judged, checked = counted(len(trace), "record"), detector.evidence.rewrites
+        print(f"verdict: {verdict}; {judged}, rewrites checked: {checked}")
     return 2 if damage else _CODES.get(verdict, 1)
 
 
@@ -88,10 +90,10 @@ def syncs(file: _File, json: _Json = False) -> int:
     for sync in found:
         why = f": without it {', '.join(sync.protects)} would race" if sync.protects else ""
         alone = "" if sync.protects or sync.together else ", but not together with the others that are"
-        times = f"{sync.count} time{'s' if sync.count != 1 else ''}"
+        times = counted(sync.count, "time")
         print(f"{sync.loc!s:{width}}  {sync.what}, {times}: {sync.role}{why}{alone}")
     needed, free = (sum(bool(sync.protects) for sync in found), sum(sync.together for sync in found))
-    print(f"\n{len(found)} synchronising lines: {needed} needed, {free} can go together")
+    print(f"\n{counted(len(found), 'synchronising line')}: {needed} needed, {free} can go together")
     if verdict not in _CODES:
         print(f"The verdict as it is: {verdict}. Needed means: more would race without it.")
     return 0
