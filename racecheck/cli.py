@@ -282,7 +282,7 @@ def _run_rows(plans: Sequence[RowPlan], trace: IO[str] | None) -> Report:
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.completed} of {task.total} rows, {task.fields[doing]}"),
+        TextColumn("rows done: {task.completed} of {task.total}, {task.fields[doing]}"),
         TimeElapsedColumn(),
         console=console,
         transient=True,

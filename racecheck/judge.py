@@ -133,5 +133,5 @@ def audit() -> Iterator[Audit]:
         try:
             yield judge
         finally:
-            flush()
+            flush("the context ended")
             deliver(judge)

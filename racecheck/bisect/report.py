@@ -11,6 +11,7 @@ from racecheck.bisect.session import Result
 from racecheck.bisect.snapshot import Snapshot
 from racecheck.bisect.state import Record, State
 from racecheck.bisect.verdict import describe
+from racecheck.words import counted
 
 #: Lines of the diff to show.
 MOST_LINES = 60
@@ -66,7 +67,8 @@ class _Report:
         count = self._repository.count(
             settings.good, settings.bad, first_parent=settings.first_parent, paths=settings.paths
         )
-        yield f"- {len(records)} verdicts on {count} commits and the good end, {runs} runs, {seconds:.0f} s"
+        judged = f"{counted(len(records), 'verdict')} on {counted(count, 'commit')} and the good end"
+        yield f"- {judged}, {counted(runs, 'run')}, {seconds:.0f} s"
 
     def _commit(self, commit: str) -> Iterator[str]:
         author, date, parents = self._git("show", "-s", "--format=%an <%ae>%n%aI%n%p", commit).split("\n")
@@ -124,7 +126,7 @@ class _Report:
             waits, other_waits = (wait_lines(lines, snapshot) for lines in (before.ordered_by, before.waits))
             for reason, count in sorted(before.ordered_by.items()):
                 text = f", `{waits[reason]}`" if reason in waits else ""
-                yield f"  - {count} rewrites ordered by {reason}{text}"
+                yield f"  - {counted(count, 'rewrite')} ordered by {reason}{text}"
         if at.followed is None:
             return
         parents = self._git("show", "-s", "--format=%P", at.commit).split()
@@ -182,7 +184,7 @@ def _diff(named: Named | None) -> Iterator[str]:
     for hunk in named.hunks:
         lines = hunk.text()
         if shown and shown + len(lines) > MOST_LINES:
-            yield f"# {len(named.hunks)} hunks in all"
+            yield f"# {counted(len(named.hunks), 'hunk')} in all"
             break
         if hunk.new_file != file:
             file = hunk.new_file

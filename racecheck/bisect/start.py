@@ -17,6 +17,7 @@ from racecheck.bisect.session import OnStep, Result, Session
 from racecheck.bisect.state import Settings, State, Store
 from racecheck.bisect.worktree import Worktree, choose_place
 from racecheck.errors import BisectError, UsageError
+from racecheck.words import counted
 
 Say = Callable[[str], None]
 
@@ -66,7 +67,8 @@ def _run(
         )
         return session.run()
     except KeyboardInterrupt:
-        say(f"interrupted, {len(state.records)} verdicts are kept; the same command with --resume goes on")
+        kept = counted(len(state.records), "verdict")
+        say(f"interrupted with {kept}, which stay; the same command with --resume goes on")
         raise
     except UsageError as error:
         if isinstance(error, BisectError) or not state.records:
@@ -87,9 +89,8 @@ def _leftover(store: Store) -> State | None:
 def _new(repository: Repository, store: Store, asked: Asked, left: State | None, say: Say) -> State:
     settings = check_new(repository, asked)
     if left is not None:
-        say(
-            f"an unfinished bisection ({len(left.records)} verdicts) is given up; --resume would have gone on"
-        )
+        kept = counted(len(left.records), "verdict")
+        say(f"an unfinished bisection ({kept}) is given up; --resume would have gone on")
         store.drop()
     state = State(settings=settings, worktree="")
     if settings.scenario is not None:
@@ -105,7 +106,7 @@ def _announce(repository: Repository, settings: Settings, say: Say) -> None:
         settings.good, settings.bad, first_parent=settings.first_parent, paths=settings.paths
     )
     runs = math.ceil(math.log2(count)) + 2
-    say(f"{count} commits could be the first bad one: about {runs} runs, both ends included")
+    say(f"{counted(count, 'commit')} could be the first bad one: about {runs} runs, both ends included")
     held = repository.git.lines(
         "ls-tree", "-r", "--name-only", "-z", settings.bad, "--", ".gitmodules", "racecheck/cli.py"
     )

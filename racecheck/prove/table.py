@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from racecheck.prove.answer import Answer, ask
 from racecheck.prove.protocol import Protocol
+from racecheck.words import counted
 
 SLOTS = range(1, 5)
 RUN_AHEAD = range(4)
@@ -68,11 +69,11 @@ def legend(done: list[Row], method: str) -> list[str]:
     """What the cells mean, and whether the methods agree."""
     answers = [answer for row in done for answer in row.answers.values()]
     unsure = sum(answer.status == "unknown" for answer in answers)
-    agreed = f"{len(answers) - unsure} of {len(answers)}"
-    by = {"both": f"z3 and exhaustive exploration agree on {agreed} cells"}
+    agreed = f"{len(answers) - unsure} of {counted(len(answers), 'cell')}"
+    by = {"both": f"z3 and exhaustive exploration agree on {agreed}"}
     return [
         "S: slots, R: run-ahead. ok: proved for every number of steps. rN: step N's write races. ?: unknown.",
-        by.get(method, f"{method} alone answers {agreed} cells") + ".",
+        by.get(method, f"{method} alone answers {agreed}") + ".",
     ]
 
 

@@ -12,6 +12,7 @@ from rich.text import Text
 from racecheck.prove.answer import Answer
 from racecheck.prove.protocol import Protocol
 from racecheck.prove.verdict import Counterexample, Result, Step
+from racecheck.words import counted
 
 STYLES = {"proved": "green", "refuted": "bold red", "unknown": "yellow"}
 
@@ -110,7 +111,7 @@ def _method(result: Result) -> Iterator[tuple[str, str]]:
     if result.status == "unknown":
         yield result.method, f"unknown: {result.reason}"
     elif result.method == "explore":
-        seen = f"{result.states} states visited"
+        seen = f"{counted(result.states, 'state')} visited"
         yield "explore", f"all {seen}, no write races" if result.status == "proved" else f"race found, {seen}"
     elif result.status == "proved" and not result.invariant:
         yield "z3", "no invariant is needed: the wait before a write covers its readers, whatever came before"

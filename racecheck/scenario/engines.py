@@ -24,6 +24,7 @@ from racecheck.scenario.lines import KeyPath
 from racecheck.scenario.load import ScenarioFile
 from racecheck.scenario.model import REFERENCE_ENGINE
 from racecheck.scenario.problems import nearest
+from racecheck.trace.location import relative
 
 if TYPE_CHECKING:  # the engine and staging import torch, which takes seconds
     from racecheck.engine import Request
@@ -128,7 +129,7 @@ def _told(file: ScenarioFile, what: str, key: KeyPath = ("engine",)) -> Iterator
         if isinstance(error, RacecheckError) or file.scenario.engine == REFERENCE_ENGINE:
             raise
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        wrong = f"{what} raised {_line(error)}, at {frame.filename}:{frame.lineno}"
+        wrong = f"{what} raised {_line(error)}, at {relative(frame.filename)}:{frame.lineno}"
         raise file.error(("engine",), wrong, "mend it there") from error
 
 

@@ -150,6 +150,12 @@ def thread_name() -> str:
     return name
 
 
+def thread_phrase() -> str:
+    """The calling host thread in a sentence: `thread worker`, `thread 1`."""
+    name = thread_name()
+    return name if name.startswith("thread ") else f"thread {name}"
+
+
 @contextmanager
 def acting_as(name: str) -> Iterator[None]:
     """What the calling thread does inside is recorded as a thread called `name`."""

@@ -24,7 +24,7 @@ class Loc(NamedTuple):
     function: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        return "an unknown line" if self == NOWHERE else f"{self.file}:{self.line}"
 
 
 class Mark(NamedTuple):
@@ -54,13 +54,16 @@ class HostAccess(Record):
     """The CPU reads and writes bytes now. `how` tells who noticed: torch, bytes or page.
 
     "page" means a write to a protected page, at its own line; its spans are the bytes that changed, and the
-    first byte written. "bytes" means the change was found by comparison: between `since` and `loc`.
+    first byte written. "bytes" means the change was found by comparison: between `since` and `loc`, the
+    traced calls before and after it. Where no call of the program came after it, `ended` says what did
+    ("thread worker ended"), and `loc` is that before it once more.
     """
 
     reads: tuple[Span, ...] = ()
     writes: tuple[Span, ...] = ()
     how: str = "torch"
     since: Loc | None = None
+    ended: str = ""
 
 
 @dataclass(slots=True, kw_only=True)

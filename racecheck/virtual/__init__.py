@@ -79,13 +79,13 @@ def virtual_cuda(
             patched(),
             scheduled(ScheduledThreads(state), policy),
             announcer(lambda: _announce(state)),
-            flusher(lambda: _flush(state)),
+            flusher(lambda ended: _flush(state, ended)),
             modes(),
             explained() if exact else nullcontext(),
         ):
             yield
             with state.lock:
-                state.heap.poll()
+                state.heap.poll("the context ended")
                 state.scheduler.force_all()
                 raise_unheard(state)
     finally:
@@ -94,9 +94,9 @@ def virtual_cuda(
         set_machine(outer)
 
 
-def _flush(state: Machine) -> None:
+def _flush(state: Machine, ended: str) -> None:
     with state.lock:
-        state.heap.poll()
+        state.heap.poll(ended)
 
 
 def _announce(state: Machine) -> Iterable[r.Record]:

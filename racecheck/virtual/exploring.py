@@ -29,6 +29,7 @@ import torch
 from racecheck.errors import DeadlockError, Inconclusive, RacecheckError, UsageError
 from racecheck.virtual.explorer import Explorer
 from racecheck.virtual.token import token_of
+from racecheck.words import counted
 
 Program = Callable[[], Any]
 
@@ -65,9 +66,11 @@ class Exploration:
         shown = list(self.outcomes.items())
         if len(shown) > 1:
             told = "; ".join(f"{outcome!r:.200} with lag {token!r}" for outcome, token in shown[:2])
-            raise AssertionError(f"{len(shown)} outcomes, depending on the schedule: {told}")
+            raise AssertionError(f"{counted(len(shown), 'outcome')}, depending on the schedule: {told}")
         if not self.complete:
-            raise Inconclusive(f"{self.schedules} schedules were not all; give explore() a higher limit")
+            raise Inconclusive(
+                f"cut short after {counted(self.schedules, 'schedule')}; give explore() a higher limit"
+            )
         return shown[0][0]
 
 

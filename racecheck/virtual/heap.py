@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from racecheck.exact.attribute import attribute, changes
+from racecheck.exact.attribute import attribute, changes, silent_write
 from racecheck.exact.handler import Fault
 from racecheck.exact.protector import Protector
-from racecheck.trace import caller, emit, listening, thread_name
+from racecheck.trace import caller, emit, listening, thread_name, thread_phrase
 from racecheck.trace import records as r
 from racecheck.trace.context import known_name
 from racecheck.virtual.device_memory import Block, GraphPool
@@ -107,18 +107,25 @@ class Heap:
             if self._protector is not None:
                 self._protector.disarm((block.lo, block.hi))
 
-    def poll(self) -> None:
+    def poll(self, ended: str = "") -> None:
         """Report host writes that nobody announced: faults, and staged bytes that differ from what the
         trace knows.
+
+        They came before the caller's line; or, where the program makes no call here, before what `ended`
+        says.
         """
-        machine = self._machine
-        since, machine.polled_at = machine.polled_at, caller()
+        here = caller()
+        if here == r.NOWHERE and not ended:
+            ended = f"{thread_phrase()} went on"
+        since = self._machine.polled_at
+        if not ended:
+            self._machine.polled_at = here
         faults = self._protector.take() if self._protector is not None else ()
         for block in self.watched:
             own = [fault for fault in faults if block.lo <= fault.address < block.hi]
             changed = self._changes(block)
             if own or changed:
-                self._report(own, changed, since)
+                self._report(own, changed, since, ended)
 
     @staticmethod
     def _changes(block: PinnedBlock) -> tuple[r.Span, ...]:
@@ -130,7 +137,9 @@ class Heap:
         known[:] = now
         return changed
 
-    def _report(self, faults: list[Fault], changed: tuple[r.Span, ...], since: r.Loc | None) -> None:
+    def _report(
+        self, faults: list[Fault], changed: tuple[r.Span, ...], since: r.Loc | None, ended: str
+    ) -> None:
         if not listening():
             return
         writes, nobodys = attribute(faults, changed)
@@ -138,7 +147,7 @@ class Heap:
             who = fault.thread or ""
             emit(r.HostAccess(thread=who, loc=fault.loc, mark=fault.mark, writes=spans, how="page"))
         if nobodys:
-            self._machine.tell(r.HostAccess, writes=nobodys, how="bytes", since=since)
+            emit(silent_write(nobodys, since, ended))
 
     def reclaim(self) -> None:
         """Give back what died since the last call, each block in the order of its stream."""

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from racecheck.trace import caller, current_mark, emit, listening, thread_name
+from racecheck.trace import caller, current_mark, emit, listening, thread_name, thread_phrase
 from racecheck.trace import records as r
 from racecheck.virtual.baton import Baton
 from racecheck.virtual.captures import Capture
@@ -155,7 +155,7 @@ class Machine:
 
     def order(self, record: type[r.Record], /, **fields: Any) -> None:
         """Tell something that orders: silent host writes up to here come before it."""
-        self.heap.poll()
+        self.heap.poll(_ending(record, fields.get("name")))
         self.tell(record, **fields)
 
     def tell(self, record: type[r.Record], /, **fields: Any) -> None:
@@ -175,6 +175,12 @@ class Machine:
             for capture in broken:
                 capture.error = CAPTURE_ERROR
             raise cuda_error(CAPTURE_ERROR)
+
+
+def _ending(record: type[r.Record], name: Hashable) -> str:
+    """What ends with this record, in words: the calling thread, or nothing."""
+    is_end = record is r.Signal and isinstance(name, tuple) and name[:1] == ("end",)
+    return f"{thread_phrase()} ended" if is_end else ""
 
 
 _current: Machine | None = None

@@ -213,13 +213,13 @@ def test_what_cannot_be_found_is_one_line(folder: Path, engine: str, wrong: str)
 @pytest.mark.parametrize(
     ("engine", "wrong"),
     [
-        ("broken", "the factory raised ValueError: no such model, at "),
+        ("broken", "the factory raised ValueError: no such model, at foreign_engine.py:"),
         (
             "listed",
             "the factory returned a list, which has no run(requests, steps, on_step); return an object",
         ),
         ("Wrong", "run() returned an int among the tokens of r0; return tuples of whole numbers, or bytes"),
-        ("Dies", "run() raised KeyError: 7, at "),
+        ("Dies", "run() raised KeyError: 7, at foreign_engine.py:"),
         ("leaves", "the factory raised SystemExit: 1, at "),
         ("LeavesLater", "run() raised SystemExit: enough, at "),
         ("mute", "the factory raised Mute, at "),
@@ -238,6 +238,7 @@ def test_what_fails_is_one_line(folder: Path, engine: str, wrong: str) -> None:
         run(scenario(folder, f"foreign_engine:{engine}"), 2)
     assert f"small.toml:4: engine: {wrong}" in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert str(folder) not in str(caught.value).partition(", at ")[2]
 
 
 def test_any_whole_numbers_will_do(folder: Path) -> None:
