@@ -78,7 +78,7 @@ def read_arrivals(file: ScenarioFile) -> list[Arrival]:
     if len(chosen) < workload.requests:
         raise file.error(
             ("workload", "requests"),
-            f"{workload.trace} has {counted(len(lines) - 1, 'request')}, and {last} must be there",
+            f"{workload.trace} has {counted(len(lines) - 1, 'request')}, {last} are needed",
             "take fewer, or start earlier",
         )
     rows: list[tuple[datetime, int, int]] = []
@@ -108,7 +108,7 @@ def _row(path: Path, number: int, line: str, columns: list[int]) -> tuple[dateti
     except (StopIteration, csv.Error):
         cells = []
     if len(cells) != len(columns):
-        wrong = f"this is no request: {counted(len(cells), 'value')} under {len(columns)} column names"
+        wrong = f"this is no request: {counted(len(cells), 'value')} under {counted(len(columns), 'column')}"
         source.fail(path, number, wrong, f"write {','.join(COLUMNS)}")
     when, *counts = (cells[column] for column in columns)
     for name, count in zip(COLUMNS[1:], counts, strict=True):
