@@ -238,7 +238,6 @@ def test_what_fails_is_one_line(folder: Path, engine: str, wrong: str) -> None:
         run(scenario(folder, f"foreign_engine:{engine}"), 2)
     assert f"small.toml:4: engine: {wrong}" in str(caught.value)
     assert "\n" not in str(caught.value)
-<<<<<<< HEAD
     assert str(folder) not in str(caught.value).partition(", at ")[2]
 
 
@@ -249,9 +248,6 @@ def test_any_whole_numbers_will_do(folder: Path) -> None:
     tokens, costs = serve(file, settings, [], 1, None)
     assert (tokens, costs) == ({"r0": [(3, 4)], "r1": [b"sound"]}, [])
     assert {type(number) for number in tokens["r0"][0]} == {int}
-=======
-    assert f" at {folder}" not in str(caught.value)
->>>>>>> w-fix1
 
 
 def test_its_vocabulary_must_be_given(folder: Path) -> None:
