@@ -14,8 +14,8 @@ from racecheck.trace import Trace, subscribe
 from racecheck.trace.file import TraceWriter
 from racecheck.trace.records import Alloc, Record
 
-#: Every address is above this, and no other number in a trace is.
-ADDRESS = 1 << 32
+#: Where addresses stand in a record.
+ADDRESSES = {"span", "reads", "writes", "any_reads", "call_reads"}
 
 
 def run_threads(*targets: Callable[[], Any]) -> None:
@@ -43,12 +43,12 @@ def trace_text(trace: Iterable[Record]) -> str:
     """`trace` as a file, without addresses."""
     blocks: list[tuple[int, int]] = []
 
-    def plain(thing: Any) -> Any:
+    def plain(thing: Any, address: bool = False) -> Any:
         if isinstance(thing, dict):
-            return {key: plain(value) for key, value in thing.items()}
+            return {key: plain(value, key in ADDRESSES) for key, value in thing.items()}
         if isinstance(thing, list):
-            return [plain(value) for value in thing]
-        if isinstance(thing, int) and thing > ADDRESS:
+            return [plain(value, address) for value in thing]
+        if address:
             index = max(i for i, (lo, hi) in enumerate(blocks) if lo <= thing <= hi)
             return f"{index}+{thing - blocks[index][0]}"
         return thing

@@ -45,7 +45,8 @@ EVERYTHING: list[r.Record] = [
 
 def test_every_kind_of_record_comes_back(tmp_path):
     """All types, all fields, names of every shape."""
-    assert {type(record) for record in EVERYTHING} == set(r.Record.__subclasses__())
+    kinds = {kind for kind in r.Record.__subclasses__() if getattr(r, kind.__name__) is kind}
+    assert {type(record) for record in EVERYTHING} == kinds
     write(EVERYTHING, tmp_path / "t")
     assert read(tmp_path / "t") == (EVERYTHING, None)
 
