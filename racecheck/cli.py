@@ -22,6 +22,7 @@ import racecheck
 from racecheck.commands.faults import faults, run_with
 from racecheck.commands.litmus import litmus
 from racecheck.commands.paths import typed_path
+from racecheck.commands.sequences import fuzz, replay
 from racecheck.commands.traces import check as check_trace
 from racecheck.commands.traces import convert, syncs
 from racecheck.errors import RacecheckError, UsageError
@@ -237,6 +238,8 @@ app.command()(litmus)
 app.command("check")(check_trace)
 app.command()(syncs)
 app.command()(convert)
+app.command()(fuzz)
+app.command()(replay)
 
 
 def _trace_file(path: Path | None, plans: Sequence[RowPlan]) -> AbstractContextManager[IO[str] | None]:

@@ -13,6 +13,7 @@ import os
 import signal
 import traceback
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
@@ -93,8 +94,7 @@ def _serve(connection: Connection, target: Target) -> None:
         gc.freeze()
         gc.disable()
         while (job := _next(connection)) is not None:
-            sequence, explain = job
-            _in_fork(connection, lambda: perform(engine, sequence, target.vocab, audit, steering, explain))
+            _in_fork(connection, partial(perform, engine, target.vocab, audit, steering, *job))
 
 
 def _next(connection: Connection) -> tuple[StepSequence, bool] | None:
@@ -131,7 +131,9 @@ def _child(connection: Connection, work: Callable[[], Outcome]) -> NoReturn:
 
 def _died(status: int) -> Outcome:
     if status == -signal.SIGALRM:
-        return Outcome(verdict="stuck", signature="stuck", message=f"The run had not ended after {PATIENCE} s.")
+        return Outcome(
+            verdict="stuck", signature="stuck", message=f"The run had not ended after {PATIENCE} s."
+        )
     how = signal.Signals(-status).name if status < 0 else f"exit code {status}"
     return Outcome(verdict="crash", signature=f"crash {how}", on=how, message=f"The process died of {how}.")
 

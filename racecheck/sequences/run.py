@@ -58,10 +58,10 @@ class Outcome:
 
 def perform(
     engine: ServingEngine,
-    sequence: StepSequence,
     vocab: int,
     audit: Audit,
     steering: Steering,
+    sequence: StepSequence,
     explain: bool = False,
 ) -> Outcome:
     """Serve `sequence` on `engine`, which reads `vocab` text tokens; `audit` has listened since it was built.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import hypothesis
@@ -23,10 +23,21 @@ Run = Callable[[StepSequence], Outcome]
 #: All but the explaining of examples, which runs each some dozens of times more.
 NEW = (Phase.generate, Phase.target, Phase.shrink)
 KNOWN = (Phase.reuse, Phase.shrink)
+#: Requests of a short story: with so many, nobody looks for a shorter one.
+FEW = 2
+#: Examples in which a finding must show again with fewer requests.
+AGAIN = 40
+#: Of every search. A busy machine is no finding: no deadline.
+_SETTINGS = settings(
+    deadline=None,
+    verbosity=Verbosity.quiet,
+    print_blob=False,
+    suppress_health_check=(HealthCheck.nested_given,),
+)
 
 
 class FindingRaised(AssertionError):
-    """A sequence has a finding. Each signature has a subclass: Hypothesis keeps those apart, and shrinks each."""
+    """A sequence has a finding. Each signature has a subclass: Hypothesis keeps those apart."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +69,7 @@ def search(
     known: bool = False,
     all_findings: bool = True,
 ) -> Search:
-    """Run up to `examples` sequences of `space`; what is found is shrunk, and kept in `database` under `name`.
+    """Run up to `examples` sequences of `space`; what is found is shrunk, and kept in `database` as `name`.
 
     With `known` only what the database has is run. With `all_findings` other findings than the first one are
     shrunk, too: a shorter sequence with another signature is another finding, never the same one's shortest.
@@ -68,19 +79,7 @@ def search(
     """
     seen = Search()
 
-    @settings(
-        max_examples=examples,
-        database=database,
-        phases=KNOWN if known else NEW,
-        deadline=None,  # a busy machine is no finding
-        verbosity=Verbosity.quiet,
-        print_blob=False,
-        report_multiple_bugs=all_findings,
-        suppress_health_check=(HealthCheck.nested_given,),
-    )
-    @hypothesis.seed(seed)
-    @given(sequences(space))
-    def check(sequence: StepSequence) -> None:
+    def judge(sequence: StepSequence) -> None:
         outcome = run(sequence)
         seen.runs += 1
         if outcome.signature is not None:
@@ -90,7 +89,55 @@ def search(
         seen.tally.add(outcome)
         hypothesis.target(float(outcome.open_windows), label="open windows")
 
-    _name(check, name)
+    how = settings(
+        _SETTINGS,
+        max_examples=examples,
+        database=database,
+        phases=KNOWN if known else NEW,
+        report_multiple_bugs=all_findings,
+    )
+    _drive(judge, space, how, seed, name)
+    if not all_findings:
+        seen.found = dict(list(seen.found.items())[:1])
+    for signature, found in seen.found.items():
+        seen.found[signature] = trimmed(run, _with_fewer(run, space, found, seed))
+    return seen
+
+
+def _with_fewer(run: Run, space: Space, found: Found, seed: int) -> Found:
+    """The same finding with fewer requests, if a short search finds it.
+
+    A shrinker only goes down: three requests of one token each may be a dead end beside two of three tokens.
+    """
+    while len(found.sequence.asks) > FEW:
+        fewer: list[Found] = []
+
+        def judge(sequence: StepSequence, wanted: Found = found, fewer: list[Found] = fewer) -> None:
+            outcome = run(sequence)
+            if outcome.signature is not None and outcome.signature == wanted.outcome.signature:
+                fewer.append(Found(sequence, outcome))
+                raise _raised(outcome.signature)(outcome.title)
+
+        narrow = replace(space, requests=len(found.sequence.asks) - 1, trace=())
+        how = settings(_SETTINGS, max_examples=AGAIN, database=None, phases=NEW)
+        _drive(judge, narrow, how, seed, "fewer")
+        if not fewer:
+            return found
+        found = fewer[-1]
+    return found
+
+
+def _drive(judge: Callable[[StepSequence], None], space: Space, how: settings, seed: int, name: str) -> None:
+    """Have Hypothesis call `judge` with sequences of `space`, until it has seen enough."""
+
+    @how
+    @hypothesis.seed(seed)
+    @given(sequences(space))
+    def check(sequence: StepSequence) -> None:
+        judge(sequence)
+
+    # The key in a database comes from the function's source and name: one for each target.
+    check.hypothesis.inner_test.__name__ = name  # type: ignore[attr-defined]
     try:
         check()
     except Flaky as error:
@@ -100,12 +147,24 @@ def search(
         ) from error
     except (FindingRaised, ExceptionGroup) as error:
         _reraise_others(error)
-    return seen
 
 
-def _name(check: Any, name: str) -> None:
-    """The key in a database comes from the function's source and name: one for each target."""
-    check.hypothesis.inner_test.__name__ = name
+def trimmed(run: Run, found: Found) -> Found:
+    """The same finding with the steps behind it cut off.
+
+    A run of fewer steps begins like one of more, so whether they are enough can be bisected.
+    """
+    best, low, high = found, 1, min(found.sequence.steps, found.outcome.steps + 1)
+    tried = high  # a run may have ended before all of its steps
+    while low <= high:
+        sequence = replace(found.sequence, steps=tried)
+        outcome = run(sequence)
+        if outcome.signature == found.outcome.signature:
+            best, high = Found(sequence, outcome), tried - 1
+        else:
+            low = tried + 1
+        tried = (low + high) // 2
+    return best
 
 
 _classes: dict[str, type[FindingRaised]] = {}

@@ -26,16 +26,15 @@ class MediumSpace(NamedTuple):
 class Space:
     """Bounds, both ends included.
 
-    `prompt` and `new` in tokens, `requests` and `steps` of one sequence; a request arrives within the first
-    `arrival` steps. `groups` of requests that begin alike. `preempts`: the engine understands
-    `preempt_after`. `trace`: requests of a real one, in order, to take slices of.
+    `prompt` and `new` in tokens, `requests` and `steps` of one sequence. `groups` of requests that begin
+    alike. `preempts`: the engine understands `preempt_after`. `trace`: requests of a real one, in order, to
+    take slices of.
     """
 
     prompt: Bounds
     new: Bounds = (1, 6)
     requests: int = 4
     steps: int = 12
-    arrival: int = 6
     groups: int = 2
     preempts: bool = False
     media: tuple[MediumSpace, ...] = ()

@@ -60,7 +60,9 @@ class StepSequence:
 
     def _late(self) -> str:
         special = sum(map(bool, self.delays)), sum(map(bool, self.lag))
-        words = [f"{count} {what}" for count, what in zip(special, ("delayed", "decided"), strict=True) if count]
+        words = [
+            f"{count} {what}" for count, what in zip(special, ("delayed", "decided"), strict=True) if count
+        ]
         return ", ".join(words) or "no delays"
 
 

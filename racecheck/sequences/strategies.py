@@ -9,7 +9,9 @@ shrinker, and what comes out has no request, step or delay that the finding does
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
@@ -21,39 +23,71 @@ from racecheck.sequences.story import Ask, StepSequence
 MOST_SHORT = 40
 #: One long starvation: at which of the points that a run of a few steps passes, and for how much work.
 LATEST_POINT, LONGEST = 150, 200
+#: Steps from one request's arrival to the next: in bursts, one by one, or anyhow.
+GAPS = (st.sampled_from((0, 0, 1)), st.just(1), st.integers(0, 3))
+
+
+class Habits(NamedTuple):
+    """What the requests of one sequence have in common.
+
+    Without habits, drawing each request by itself, sequences in which all hang up at once, or all share a
+    prefix, would hardly ever come (Groce et al., Swarm Testing, ISSTA 2012). For `hang_ups` and `preempts`
+    0 is nobody, 1 all after their first step, 2 some at some time; `gaps` is an index into `GAPS`.
+    """
+
+    requests: int
+    gaps: int = 0
+    hang_ups: int = 0
+    preempts: int = 0
+    shared: bool = False
+
+
+@st.composite
+def habits(draw: DrawFn, space: Space) -> Habits:
+    """How many requests come, and what they have in common."""
+    return Habits(
+        requests=draw(st.sampled_from((1, *range(1, space.requests + 1), *[space.requests] * 2))),
+        gaps=draw(st.integers(0, len(GAPS) - 1)),
+        hang_ups=draw(st.sampled_from((0, 0, 1, 2))),
+        preempts=draw(st.sampled_from((0, 0, 1, 2))) if space.preempts else 0,
+        shared=draw(st.booleans()) if space.groups else False,
+    )
 
 
 @st.composite
 def sequences(draw: DrawFn, space: Space) -> StepSequence:
-    """Sequences within `space`."""
-    asked = draw(_asked(space))
-    steps = draw(st.integers(1, space.steps))
-    return StepSequence(asked, steps, draw(delays()), draw(decisions()))
+    """Sequences within `space`, all of its `steps`: what happens in fewer happens in these, too.
 
-
-def _asked(space: Space) -> SearchStrategy[tuple[Ask, ...]]:
-    drawn = st.lists(asks(space), min_size=1, max_size=space.requests).map(tuple)
-    return st.one_of(drawn, drawn, slices(space)) if space.trace else drawn
+    `racecheck.sequences.search` cuts off the steps behind a finding.
+    """
+    common = draw(habits(space))
+    asked: list[Ask] = []
+    for _ in range(common.requests):
+        before = asked[-1].arrival if asked else 0
+        asked.append(draw(asks(space, common, before)))
+    if space.trace:
+        asked = draw(slices(space, asked))
+    return StepSequence(tuple(asked), space.steps, draw(delays()), draw(decisions()))
 
 
 @st.composite
-def asks(draw: DrawFn, space: Space) -> Ask:
-    """One request: when it comes, what it wants, and how it may end."""
+def asks(draw: DrawFn, space: Space, common: Habits, before: int = 0) -> Ask:
+    """One request that comes `before` or later: what it wants, and how it may end."""
     new = draw(st.integers(*space.new))
     ask = Ask(
         prompt=draw(st.integers(*space.prompt)),
-        arrival=draw(st.integers(0, space.arrival)),
+        arrival=before + draw(GAPS[common.gaps]),
         new=new,
-        cancel_after=draw(_rarely(1, new + 1)),
-        preempt_after=draw(_rarely(1, new + 1)) if space.preempts else 0,
-        group=draw(st.integers(0, space.groups)),
+        cancel_after=draw(_after(common.hang_ups, new)),
+        preempt_after=draw(_after(common.preempts, new)),
+        group=draw(st.integers(1, space.groups)) if common.shared else 0,
     )
     return draw(_media(ask, space)) if space.media else ask
 
 
-def _rarely(low: int, high: int) -> SearchStrategy[int]:
-    """0 (never) more often than not."""
-    return st.one_of(st.just(0), st.just(0), st.integers(low, high))
+def _after(habit: int, new: int) -> SearchStrategy[int]:
+    """After how many of its steps something happens to a request of `new` tokens; 0 is never."""
+    return (st.just(0), st.just(1), st.integers(0, new + 1))[habit]
 
 
 @st.composite
@@ -67,12 +101,26 @@ def _media(draw: DrawFn, ask: Ask, space: Space) -> Ask:
 
 
 @st.composite
-def slices(draw: DrawFn, space: Space) -> tuple[Ask, ...]:
-    """Requests that follow each other in the space's trace, from the first one's arrival on."""
-    count = draw(st.integers(1, min(space.requests, len(space.trace))))
+def slices(draw: DrawFn, space: Space, drawn: Sequence[Ask]) -> list[Ask]:
+    """As many requests as were `drawn`, taken from a stretch of the space's trace; or those, one by one.
+
+    Each may turn into a drawn one by itself: what needs no real workload shrinks as if there were none.
+    """
+    if not draw(_sometimes()):
+        return list(drawn)
+    count = min(len(drawn), len(space.trace))
     first = draw(st.integers(0, len(space.trace) - count))
-    chosen = space.trace[first : first + count]
-    return tuple(replace(ask, arrival=ask.arrival - chosen[0].arrival) for ask in chosen)
+    start = space.trace[first].arrival
+    real = [replace(ask, arrival=ask.arrival - start) for ask in space.trace[first : first + count]]
+    return [one if draw(_mostly()) else other for one, other in zip(real, drawn, strict=False)]
+
+
+def _sometimes() -> SearchStrategy[bool]:
+    return st.sampled_from((False, False, True))
+
+
+def _mostly() -> SearchStrategy[bool]:
+    return st.sampled_from((False, True, True, True))
 
 
 def delays() -> SearchStrategy[tuple[int, ...]]:

@@ -47,9 +47,12 @@ class Tally:
 
     def plain(self) -> dict[str, Any]:
         """As what JSON can hold."""
-        return {name: dict(value) if isinstance(value, dict) else value for name, value in asdict(self).items()}
+        return {
+            name: dict(value) if isinstance(value, dict) else value for name, value in asdict(self).items()
+        }
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Tally:
         """What `plain` was made of."""
-        return cls(**{name: Counter(v) if isinstance(v, dict) else v for name, v in plain.items()})
+        counted: dict[str, Any] = {n: Counter(v) if isinstance(v, dict) else v for n, v in plain.items()}
+        return cls(**counted)

@@ -21,7 +21,7 @@ Pairs = tuple[tuple[str, Any], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """An engine to build: everything a report depends on but the sequence, in values that can be written down.
+    """An engine to build: all that a report depends on but the sequence, in values that can be written down.
 
     `slots` by runner and `walks` by name, as pairs. `folder` is where modules of an engine of somebody else's
     lie, beside what can be imported anyway; it is no part of a token. With a `fault` the engine is the
