@@ -59,8 +59,8 @@ def fuzz(
 
     A campaign that was broken off goes on when it is started again.
 
-    Exit code 0: no finding, and what must happen sometimes has. 1: a finding. 2: an option or a file is wrong.
-    3: something was never put to the test.
+    Exit code 0: no finding, and what must happen sometimes has. 1: a finding. 2: an option or a file is
+    wrong. 3: something was never put to the test.
     """
     from racecheck.scenario.load import load
     from racecheck.sequences.campaign import Campaign, save, so_far, todo

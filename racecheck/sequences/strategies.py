@@ -23,8 +23,8 @@ from racecheck.sequences.story import Ask, StepSequence
 MOST_SHORT = 40
 #: One long starvation: at which of the points that a run of a few steps passes, and for how much work.
 LATEST_POINT, LONGEST = 150, 200
-#: Steps from one request's arrival to the next: in bursts, one by one, or anyhow.
-GAPS = (st.sampled_from((0, 0, 1)), st.just(1), st.integers(0, 3))
+#: How requests come: all at once, a burst and one behind it, one by one, or anyhow.
+TOGETHER, BURST, ONE_BY_ONE, ANYHOW = range(4)
 
 
 class Habits(NamedTuple):
@@ -32,11 +32,11 @@ class Habits(NamedTuple):
 
     Without habits, drawing each request by itself, sequences in which all hang up at once, or all share a
     prefix, would hardly ever come (Groce et al., Swarm Testing, ISSTA 2012). For `hang_ups` and `preempts`
-    0 is nobody, 1 all after their first step, 2 some at some time; `gaps` is an index into `GAPS`.
+    0 is nobody, 1 all after their first step, 2 some at some time.
     """
 
     requests: int
-    gaps: int = 0
+    come: int = TOGETHER
     hang_ups: int = 0
     preempts: int = 0
     shared: bool = False
@@ -47,9 +47,9 @@ def habits(draw: DrawFn, space: Space) -> Habits:
     """How many requests come, and what they have in common."""
     return Habits(
         requests=draw(st.sampled_from((1, *range(1, space.requests + 1), *[space.requests] * 2))),
-        gaps=draw(st.integers(0, len(GAPS) - 1)),
-        hang_ups=draw(st.sampled_from((0, 0, 1, 2))),
-        preempts=draw(st.sampled_from((0, 0, 1, 2))) if space.preempts else 0,
+        come=draw(st.integers(TOGETHER, ANYHOW)),
+        hang_ups=draw(st.integers(0, 2)),
+        preempts=draw(st.integers(0, 2)) if space.preempts else 0,
         shared=draw(st.booleans()) if space.groups else False,
     )
 
@@ -62,27 +62,33 @@ def sequences(draw: DrawFn, space: Space) -> StepSequence:
     """
     common = draw(habits(space))
     asked: list[Ask] = []
-    for _ in range(common.requests):
-        before = asked[-1].arrival if asked else 0
-        asked.append(draw(asks(space, common, before)))
+    arrival = 0
+    for left in reversed(range(common.requests)):
+        asked.append(draw(asks(space, common, arrival)))
+        arrival += draw(_gap(common.come, left))
     if space.trace:
         asked = draw(slices(space, asked))
     return StepSequence(tuple(asked), space.steps, draw(delays()), draw(decisions()))
 
 
 @st.composite
-def asks(draw: DrawFn, space: Space, common: Habits, before: int = 0) -> Ask:
-    """One request that comes `before` or later: what it wants, and how it may end."""
+def asks(draw: DrawFn, space: Space, common: Habits, arrival: int = 0) -> Ask:
+    """One request: what it wants, and how it may end."""
     new = draw(st.integers(*space.new))
     ask = Ask(
         prompt=draw(st.integers(*space.prompt)),
-        arrival=before + draw(GAPS[common.gaps]),
+        arrival=arrival,
         new=new,
         cancel_after=draw(_after(common.hang_ups, new)),
         preempt_after=draw(_after(common.preempts, new)),
         group=draw(st.integers(1, space.groups)) if common.shared else 0,
     )
     return draw(_media(ask, space)) if space.media else ask
+
+
+def _gap(come: int, left: int) -> SearchStrategy[int]:
+    """Steps to the next arrival, of which `left` are left."""
+    return (st.just(0), st.just(int(left == 1)), st.just(1), st.integers(0, 3))[come]
 
 
 def _after(habit: int, new: int) -> SearchStrategy[int]:

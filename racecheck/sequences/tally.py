@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from racecheck.sequences.run import Outcome
 
@@ -44,15 +43,3 @@ class Tally:
         """What was never put to the test: events that never came, and buffers that were never rewritten."""
         events = [f"never: {event}" for event in hoped_for if not self.events[event]]
         return [*events, *(f"never rewritten: {name}" for name, count in self.rewrites.items() if not count)]
-
-    def plain(self) -> dict[str, Any]:
-        """As what JSON can hold."""
-        return {
-            name: dict(value) if isinstance(value, dict) else value for name, value in asdict(self).items()
-        }
-
-    @classmethod
-    def of(cls, plain: dict[str, Any]) -> Tally:
-        """What `plain` was made of."""
-        counted: dict[str, Any] = {n: Counter(v) if isinstance(v, dict) else v for n, v in plain.items()}
-        return cls(**counted)
