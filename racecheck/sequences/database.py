@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from hypothesis.database import (
@@ -18,6 +19,26 @@ from racecheck.errors import UsageError
 #: What `github:` keeps of its own, as artifacts are only read.
 LOCAL = Path(".racecheck") / "examples"
 _GITHUB = re.compile(r"github:([\w.-]+)/([\w.-]+)")
+
+
+class Named(ExampleDatabase):
+    """The part of `base` that belongs to `name`: Hypothesis' own keys know the test's source and no more."""
+
+    def __init__(self, base: ExampleDatabase, name: str) -> None:
+        super().__init__()
+        self._base, self._name = base, name.encode()
+
+    def save(self, key: bytes, value: bytes) -> None:
+        """Keep `value` under `key`."""
+        self._base.save(self._name + key, value)
+
+    def fetch(self, key: bytes) -> Iterable[bytes]:
+        """What is kept under `key`."""
+        return self._base.fetch(self._name + key)
+
+    def delete(self, key: bytes, value: bytes) -> None:
+        """Keep `value` no longer."""
+        self._base.delete(self._name + key, value)
 
 
 def open_database(where: str) -> ExampleDatabase:

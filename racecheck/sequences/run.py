@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from racecheck.errors import RacecheckError
+from racecheck.errors import RacecheckError, UsageError
 from racecheck.report.result import WRONG
 from racecheck.sequences.steering import Steering
 from racecheck.sequences.story import StepSequence
@@ -94,8 +94,8 @@ def _judge(audit: Audit, error: Exception | None, explain: bool) -> Outcome:
     if audit.verdict not in WRONG or first is None:
         if error is None:
             return Outcome(verdict=audit.verdict)
-        if not isinstance(error, RacecheckError):
-            raise error
+        if not isinstance(error, RacecheckError) or isinstance(error, UsageError):
+            raise error  # a request that cannot be served is the space's mistake, not the engine's
         name = type(error).__name__
         return Outcome(verdict="error", signature=f"error {name}", on=name, message=str(error))
     findings = audit.findings if explain else [first]

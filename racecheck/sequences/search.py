@@ -12,6 +12,7 @@ from hypothesis.database import ExampleDatabase
 from hypothesis.errors import Flaky
 
 from racecheck.errors import RacecheckError, UsageError
+from racecheck.sequences.database import Named
 from racecheck.sequences.run import Outcome
 from racecheck.sequences.space import Space
 from racecheck.sequences.story import StepSequence
@@ -92,11 +93,11 @@ def search(
     how = settings(
         _SETTINGS,
         max_examples=examples,
-        database=database,
+        database=None if database is None else Named(database, name),
         phases=KNOWN if known else NEW,
         report_multiple_bugs=all_findings,
     )
-    _drive(judge, space, how, seed, name)
+    _drive(judge, space, how, seed)
     if not all_findings:
         seen.found = dict(list(seen.found.items())[:1])
     for signature, found in seen.found.items():
@@ -120,14 +121,14 @@ def _with_fewer(run: Run, space: Space, found: Found, seed: int) -> Found:
 
         narrow = replace(space, requests=len(found.sequence.asks) - 1, trace=())
         how = settings(_SETTINGS, max_examples=AGAIN, database=None, phases=NEW)
-        _drive(judge, narrow, how, seed, "fewer")
+        _drive(judge, narrow, how, seed)
         if not fewer:
             return found
         found = fewer[-1]
     return found
 
 
-def _drive(judge: Callable[[StepSequence], None], space: Space, how: settings, seed: int, name: str) -> None:
+def _drive(judge: Callable[[StepSequence], None], space: Space, how: settings, seed: int) -> None:
     """Have Hypothesis call `judge` with sequences of `space`, until it has seen enough."""
 
     @how
@@ -136,8 +137,6 @@ def _drive(judge: Callable[[StepSequence], None], space: Space, how: settings, s
     def check(sequence: StepSequence) -> None:
         judge(sequence)
 
-    # The key in a database comes from the function's source and name: one for each target.
-    check.hypothesis.inner_test.__name__ = name  # type: ignore[attr-defined]
     try:
         check()
     except Flaky as error:

@@ -9,7 +9,10 @@ from racecheck.scenario.load import ScenarioFile
 from racecheck.scenario.model import REFERENCE_ENGINE
 from racecheck.scenario.tables import Medium
 from racecheck.scenario.workload import read_arrivals
-from racecheck.sequences.story import Ask
+from racecheck.sequences.story import Ask, StepSequence
+
+#: Tokens of a drawn request: enough to decode a few steps.
+MOST_NEW = 6
 
 Bounds = tuple[int, int]
 
@@ -46,14 +49,32 @@ def space_of(file: ScenarioFile) -> Space:
     scenario = file.scenario
     workload, own = scenario.workload, scenario.engine == REFERENCE_ENGINE
     media = (("audio", workload.media.audio), ("vision", workload.media.vision))
-    most = max(6, workload.new_tokens.min)
+    prompt = (workload.prompt_tokens.min, workload.prompt_tokens.max)
+    least = _least(file, prompt[0])
     return Space(
-        prompt=(workload.prompt_tokens.min, workload.prompt_tokens.max),
-        new=(1, min(most, workload.new_tokens.max)),
+        prompt=prompt,
+        new=(least, max(least, min(MOST_NEW, workload.new_tokens.max))),
         preempts=own and scenario.ranks == 1,
         media=tuple(_medium(name, medium) for name, medium in media if medium is not None),
         trace=_trace(file),
     )
+
+
+def _least(file: ScenarioFile, prompt: int) -> int:
+    """The fewest tokens that a request with a short prompt may ask for."""
+    from racecheck.engine import RequestError, check_request
+    from racecheck.scenario.run import model_spec
+
+    spec, most = model_spec(file), file.scenario.workload.new_tokens.max
+    if spec is None:
+        return 1
+    for new in range(1, most):
+        try:
+            check_request(spec, StepSequence((Ask(prompt, new=new),), 1).requests(spec.text_vocab)[0])
+        except RequestError:
+            continue
+        return new
+    return most
 
 
 def _medium(name: str, medium: Medium) -> MediumSpace:

@@ -49,9 +49,7 @@ def test_a_fault_is_found_whoever_is_late(built):
 
 def test_a_generated_sequence_finds_it(built, space):
     """In few examples, and the story is short."""
-    done = search(
-        built(fault="captured-copy").run, space, examples=10, seed=0, all_findings=False
-    )
+    done = search(built(fault="captured-copy").run, space, examples=10, seed=0, all_findings=False)
     (found,) = done.found.values()
     assert found.outcome.on == "sampler.gather_indices"
     assert (len(found.sequence.asks), found.sequence.steps, found.sequence.delays) == (1, 2, ())

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from hypothesis import Phase, find, given, settings
+from hypothesis import find, given, settings
 
 from racecheck.engine import check_request, preset
-from racecheck.sequences import Ask, MediumSpace, Space, StepSequence, decisions, delays, sequences
+from racecheck.scenario.load import load
+from racecheck.sequences import Ask, MediumSpace, Space, StepSequence, decisions, delays, sequences, space_of
 from racecheck.sequences.strategies import LONGEST
 
+SCENARIOS = Path(__file__).parents[2] / "scenarios"
 SPACE = Space(prompt=(5, 12), preempts=True)
-OMNI = Space(prompt=(6, 9), media=(MediumSpace("audio", (1, 2), (4, 8)),))
+OMNI = Space(prompt=(6, 9), new=(2, 6), media=(MediumSpace("audio", (1, 2), (4, 8)),))
 QUIET = settings(derandomize=True, database=None, deadline=None, max_examples=60)
 NO_FIND = settings(QUIET, max_examples=2000)
 
@@ -87,3 +90,21 @@ def test_requests_of_a_group_begin_alike():
     assert len({tuple(r.text[:7]) for r in (one, other, alone)}) == 3
     assert sequence.requests(256) == [one, two, other, alone]
     assert len({r.temperature for r in (one, two, other, alone)}) == 4
+
+
+@pytest.mark.parametrize("name", ["orpheus", "qwen3-tts", "qwen3-omni"])
+def test_the_space_of_a_scenario_holds_what_its_model_can_serve(name):
+    """Also the smallest requests, those with media, and those of the trace."""
+    file = load(SCENARIOS / f"{name}.toml")
+    spec, space = preset(name, "tiny"), space_of(file)
+
+    @settings(QUIET, max_examples=30)
+    @given(sequences(space))
+    def check(sequence):
+        for request in sequence.requests(spec.text_vocab):
+            check_request(spec, request)
+
+    check()
+    assert len(space.trace) == file.scenario.workload.requests
+    for request in StepSequence(space.trace, 1).requests(spec.text_vocab):
+        check_request(spec, request)
