@@ -3,7 +3,7 @@
 For each fault with a finding (a race, a stale operand, a hang or a refusal): over `--seeds` seeds, the number
 of the first example with a finding, and requests, steps, delays and seconds of the shrunk one. Then the right
 engine of the three scenarios with 2 and 3 slots, and sequences of 8 steps a second. Each part replaces its own
-in benchmarks/results/sequences.json, so that a long run can be made in pieces (`--faults`, `--seeds`).
+in benchmarks/results/sequences.json, so a long run can be made in pieces (`--faults`, `--seeds`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "sequences.json"
 #: A scenario a fault is looked for in: the first of these to which it applies.
 CHEAP = ("orpheus", "qwen3-tts", "qwen3-omni")
 EXAMPLES = 100
-EIGHT = StepSequence((Ask(8, new=6), Ask(8, new=6), Ask(8, 1, new=6)), 8)
+EIGHT = StepSequence((Ask(8, new=9), Ask(8, new=9), Ask(8, 1, new=9)), 8)
 
 
 def scenario(name: str) -> ScenarioFile:
@@ -50,8 +50,9 @@ def hunt(fault: str, seeds: int) -> dict[str, Any]:
                 story = found.sequence
                 late = sum(map(bool, (*story.delays, *story.lag)))
                 rows.append((done.first, len(story.asks), story.steps, late, round(seconds, 1)))
+    columns = zip(*rows, strict=True)
     row: dict[str, Any] = {"model": model, "seeds": seeds, "found": len(rows), "examples": EXAMPLES}
-    for name, values in zip(("first", "requests", "steps", "late", "seconds"), zip(*rows), strict=False):
+    for name, values in zip(("first", "requests", "steps", "late", "seconds"), columns, strict=False):
         row[name] = {"median": statistics.median(values), "most": max(values)}
     return row
 

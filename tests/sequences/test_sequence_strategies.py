@@ -83,7 +83,7 @@ def test_slices_of_a_trace_come_and_can_go():
 
 
 def test_requests_of_a_group_begin_alike():
-    """All but the last token of the prompt, so that its pages can be shared; texts are the same every time."""
+    """All but the last token of the prompt, so that pages can be shared; the texts are always the same."""
     sequence = StepSequence((Ask(8, group=1), Ask(8, group=1), Ask(8, group=2), Ask(8)), 4)
     one, two, other, alone = sequence.requests(256)
     assert one.text[:7] == two.text[:7]
