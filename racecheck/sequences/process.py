@@ -46,6 +46,11 @@ class EngineProcess:
         theirs.close()
         self.hoped_for: tuple[str, ...] = self._answer()
 
+    @property
+    def pid(self) -> int:
+        """The process's number."""
+        return self._process.pid or 0
+
     def run(self, sequence: StepSequence, explain: bool = False) -> Outcome:
         """What `sequence` comes to, always the same; with `explain` with reasons and repairs."""
         self._connection.send((sequence, explain))

@@ -28,7 +28,7 @@ KNOWN = (Phase.reuse, Phase.shrink)
 #: Requests of a short story: with so many, nobody looks for a shorter one.
 FEW = 2
 #: Examples in which a finding must show again with fewer requests.
-AGAIN = 40
+AGAIN = 80
 #: Of every search. A busy machine is no finding: no deadline.
 _SETTINGS = settings(
     deadline=None,

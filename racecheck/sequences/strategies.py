@@ -25,6 +25,7 @@ MOST_SHORT = 40
 LATEST_POINT, LONGEST = 150, 200
 #: How requests come: all at once, a burst and one behind it, one by one, or anyhow.
 TOGETHER, BURST, ONE_BY_ONE, ANYHOW = range(4)
+WAYS = (TOGETHER, BURST, ONE_BY_ONE, ONE_BY_ONE, ANYHOW)
 
 
 class Habits(NamedTuple):
@@ -47,7 +48,7 @@ def habits(draw: DrawFn, space: Space) -> Habits:
     """How many requests come, and what they have in common."""
     return Habits(
         requests=draw(st.sampled_from((1, *range(1, space.requests + 1), *[space.requests] * 2))),
-        come=draw(st.integers(TOGETHER, ANYHOW)),
+        come=draw(st.sampled_from(WAYS)),
         hang_ups=draw(st.integers(0, 2)),
         preempts=draw(st.integers(0, 2)) if space.preempts else 0,
         shared=draw(st.booleans()) if space.groups else False,
