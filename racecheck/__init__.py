@@ -53,11 +53,17 @@ __all__ = [
 ]
 
 
+#: Subpackages that `import racecheck` alone makes reachable.
+_PACKAGES = {"engine", "errors", "exact", "staging", "virtual"}
+
+
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _PACKAGES:
+        return import_module(f"racecheck.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value

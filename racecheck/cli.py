@@ -9,8 +9,8 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Annotated, Any
 
@@ -19,9 +19,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import racecheck
+from racecheck.commands.bisect import app as bisect
 from racecheck.commands.faults import faults, run_with
 from racecheck.commands.litmus import litmus
 from racecheck.commands.paths import typed_path
+from racecheck.commands.prove import prove
 from racecheck.commands.sequences import fuzz, replay
 from racecheck.commands.traces import check as check_trace
 from racecheck.commands.traces import convert, syncs
@@ -101,7 +103,7 @@ def _one_line(error: Any) -> str:
     """What Typer found wrong with the options, and what to write instead, without its usage text."""
     command = "racecheck" if error.ctx is None else error.ctx.command_path
     message = " ".join(error.format_message().split()).removeprefix("Invalid value for ").rstrip(".")
-    message = re.sub(r"^'(--\w+)':", r"\1:", message)
+    message = re.sub(r"^'(--[\w-]+)':", r"\1:", message)
     message = re.sub(r"^'?\[?[A-Z]+\]?(\.\.\.)?'?: ", "", message)
     message = message.partition(" Did you mean")[0].partition(" (Possible")[0].rstrip(".")
     if message.startswith("Missing argument 'PATH"):
@@ -175,7 +177,8 @@ def run(
         str, typer.Option(parser=_one_of(DEVICES), metavar="NAME", help="virtual or cuda.")
     ] = "virtual",
     lag: Annotated[
-        str | None, typer.Option(parser=_lag, metavar="L", help="Virtual device: latest, eager or seed:N.")
+        str | None,
+        typer.Option(parser=_lag, metavar="L", help="latest, eager, seed:N or a token."),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(parser=_whole(0, 2**32 - 1), metavar="S", help="Draw everything from S.")
@@ -240,18 +243,23 @@ app.command()(syncs)
 app.command()(convert)
 app.command()(fuzz)
 app.command()(replay)
+app.command()(prove)
+app.add_typer(bisect)
 
 
-def _trace_file(path: Path | None, plans: Sequence[RowPlan]) -> AbstractContextManager[IO[str] | None]:
-    """Where the trace goes, if anywhere."""
+@contextmanager
+def _trace_file(path: Path | None, plans: Sequence[RowPlan]) -> Iterator[IO[str] | None]:
+    """Where the trace goes, if anywhere; what cannot be written may show only when the disk is full."""
     if path is None:
-        return nullcontext()
+        yield None
+        return
     if len(plans) != 1 or plans[0].device != "virtual":
         raise UsageError(
             "--trace: a trace is that of one row on the virtual device; choose one with --runner and --slots"
         )
     try:
-        return path.open("w", encoding="utf-8")
+        with path.open("w", encoding="utf-8") as file:
+            yield file
     except OSError as error:
         raise UsageError(f"--trace {path}: cannot be written ({error.strerror}); name another file") from None
 
@@ -277,7 +285,7 @@ def _run_rows(plans: Sequence[RowPlan], trace: IO[str] | None) -> Report:
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.completed} of {task.total} rows, {task.fields[doing]}"),
+        TextColumn("rows done: {task.completed} of {task.total}, {task.fields[doing]}"),
         TimeElapsedColumn(),
         console=console,
         transient=True,

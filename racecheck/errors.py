@@ -19,6 +19,13 @@ class ScenarioError(UsageError):
     """A scenario file cannot be read or does not validate; the message starts with `file:line:`."""
 
 
+class BisectError(UsageError):
+    """The ends of a bisection are not what they were said to be: good is bad, bad is good, one cannot run.
+
+    Remedy: the message says which end, why, and what kind of commit to name instead.
+    """
+
+
 class LitmusError(UsageError):
     """A litmus program is malformed; the message starts with `file:line:column:`, then what was expected."""
 

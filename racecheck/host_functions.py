@@ -28,10 +28,13 @@ def host_function(
     sticky device error; on a GPU it is printed.
 
     Raises:
-        UsageError: `function` cannot be called, or `reads` or `writes` hold anything but CPU tensors.
+        UsageError: `function` cannot be called, `stream` is no stream, or `reads` or `writes` hold anything
+            but CPU tensors.
     """
     if not callable(function):
         raise UsageError(f"host_function needs a callable, not {function!r:.60}")
+    if stream is not None and not hasattr(stream, "cuda_stream"):
+        raise UsageError(f"host_function needs a torch.cuda.Stream, not {stream!r:.60}")
     reads, writes = tuple(reads), tuple(writes)
     for tensor in (*reads, *writes):
         if not isinstance(tensor, torch.Tensor) or tensor.device.type != "cpu":

@@ -17,6 +17,7 @@ from racecheck.detect import Detector, Finding
 from racecheck.detect.advice import advise
 from racecheck.detect.evidence import Evidence
 from racecheck.errors import Inconclusive, RaceFound
+from racecheck.report.channel import deliver
 from racecheck.trace import Trace, flush, subscribe
 from racecheck.trace.records import DeviceOp, Record, Replay
 
@@ -132,4 +133,5 @@ def audit() -> Iterator[Audit]:
         try:
             yield judge
         finally:
-            flush()
+            flush("the context ended")
+            deliver(judge)

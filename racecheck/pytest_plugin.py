@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of scenario tests; their values are checked in `pytest_configure`."""
     group = parser.getgroup("racecheck")
     group.addoption("--race-device", default="virtual", metavar="NAME", help="virtual (default) or cuda")
-    group.addoption("--race-lag", metavar="L", help="virtual device: latest, eager or seed:N")
+    group.addoption("--race-lag", metavar="L", help="virtual device: latest, eager, seed:N or a token")
     group.addoption("--race-exact", action="store_true", help="virtual device: know host writes by line")
     group.addoption("--race-seed", metavar="S", help="draw everything from S")
 

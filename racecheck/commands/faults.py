@@ -14,6 +14,7 @@ import typer
 
 from racecheck.errors import UsageError
 from racecheck.scenario.model import check_lag
+from racecheck.words import counted
 
 if TYPE_CHECKING:  # the engine imports torch, which takes seconds
     from racecheck.faults import Cell, Fault
@@ -38,10 +39,15 @@ def faults(
     scenario: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="With --check: only in this model.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, metavar="S", help="With --check: draw requests from S.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(min=0, metavar="S", help="With --check: draw requests from S, else from 0.")
+    ] = None,
     lag: Annotated[
-        str, typer.Option(parser=_checked_lag, metavar="L", help="With --check: latest, eager or seed:N.")
-    ] = "latest",
+        str | None,
+        typer.Option(
+            parser=_checked_lag, metavar="L", help="With --check: latest (so if left out), eager or seed:N."
+        ),
+    ] = None,
 ) -> int:
     """List the known faults, show the code of those named, or check that each is found.
 
@@ -51,9 +57,10 @@ def faults(
 
     chosen = [find(name) for name in names or CATALOGUE]
     if check:
-        return _check(chosen, _models(scenario), seed, lag)
-    if scenario:
-        raise UsageError("racecheck faults: --scenario is for --check; write --check with it")
+        return _check(chosen, _models(scenario), seed or 0, lag or "latest")
+    for option, value in (("--scenario", scenario or None), ("--seed", seed), ("--lag", lag)):
+        if value is not None:
+            raise UsageError(f"racecheck faults: {option} is for --check; write --check with it")
     print("\n".join(map(describe, chosen)) if names else table(chosen))
     return 0
 
@@ -114,7 +121,9 @@ def table(chosen: Sequence[Fault]) -> str:
     lines = [
         "  ".join(cell.ljust(size) for cell, size in zip(row, wide, strict=True)).rstrip() for row in rows
     ]
-    return "\n".join([*lines, "", f"{len(chosen)} faults; racecheck faults NAME shows the code of one"])
+    return "\n".join(
+        [*lines, "", f"{counted(len(chosen), 'fault')}; racecheck faults NAME shows the code of one"]
+    )
 
 
 def describe(fault: Fault) -> str:
@@ -164,5 +173,7 @@ def _check(chosen: Sequence[Fault], models: Sequence[str], seed: int, lag: str) 
         print(f"  {cell.model:11} {cell}", flush=True)
         total += 1
         wrong += cell.problem is not None
-    print(f"\n{total - wrong} of {total} cells are as the catalogue says")
+    print(
+        f"\n{total - wrong} of {counted(total, 'cell')} {'is' if total == 1 else 'are'} as the catalogue says"
+    )
     return int(wrong > 0)

@@ -20,8 +20,10 @@ from racecheck.litmus.export import export
 from racecheck.litmus.judge import build_trace
 from racecheck.trace.file import read, write
 from racecheck.trace.records import Record
+from racecheck.words import counted
 
 _CODES = {"clean": 0, "inconclusive": 3}
+_BEFORE = "judges what comes before it"
 
 _File = Annotated[
     Path,
@@ -44,7 +46,7 @@ def check(
     from racecheck.report.json import evidence_dict, finding_dict
     from racecheck.report.text import describe_finding
 
-    trace, damage = _trace(file, partial=partial)
+    trace, damage = _trace(file, partial=partial, remedy=f"--partial {_BEFORE}")
     detector = _detect(trace, file)
     for finding in detector.findings:
         advise(trace, finding)
@@ -66,7 +68,8 @@ def check(
             print(describe_finding(finding))
         for stall in detector.evidence.stalls:
             print(f"stall: {stall}")
-        print(f"verdict: {verdict}; {len(trace)} records, rewrites checked: {detector.evidence.rewrites}")
+        judged, checked = counted(len(trace), "record"), detector.evidence.rewrites
+        print(f"verdict: {verdict}; {judged}, rewrites checked: {checked}")
     return 2 if damage else _CODES.get(verdict, 1)
 
 
@@ -87,10 +90,10 @@ def syncs(file: _File, json: _Json = False) -> int:
     for sync in found:
         why = f": without it {', '.join(sync.protects)} would race" if sync.protects else ""
         alone = "" if sync.protects or sync.together else ", but not together with the others that are"
-        times = f"{sync.count} time{'s' if sync.count != 1 else ''}"
+        times = counted(sync.count, "time")
         print(f"{sync.loc!s:{width}}  {sync.what}, {times}: {sync.role}{why}{alone}")
     needed, free = (sum(bool(sync.protects) for sync in found), sum(sync.together for sync in found))
-    print(f"\n{len(found)} synchronising lines: {needed} needed, {free} can go together")
+    print(f"\n{counted(len(found), 'synchronising line')}: {needed} needed, {free} can go together")
     if verdict not in _CODES:
         print(f"The verdict as it is: {verdict}. Needed means: more would race without it.")
     return 0
@@ -114,7 +117,7 @@ def convert(
     _detect(trace, source)
     try:
         if target.suffix == ".litmus":
-            target.write_text(export(trace), encoding="utf-8")
+            target.write_text(export(trace, path=source), encoding="utf-8")
         else:
             write(trace, target)
     except OSError as error:
@@ -122,10 +125,12 @@ def convert(
     return 0
 
 
-def _trace(file: Path, *, partial: bool = False) -> tuple[list[Record], str | None]:
+def _trace(
+    file: Path, *, partial: bool = False, remedy: str = f"`racecheck check --partial` {_BEFORE}"
+) -> tuple[list[Record], str | None]:
     if file.suffix == ".litmus":
         return build_trace(load(file)), None
-    return read(file, partial=partial)
+    return read(file, partial=partial, remedy=remedy)
 
 
 def _detect(trace: Sequence[Record], file: Path) -> Detector:

@@ -11,9 +11,10 @@ then keep the vector that was current when they happened at no cost.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from racecheck.trace.records import Record
+from racecheck.trace.records import Await, Record
 
 #: How many acquisitions per chain pair are remembered to name an ordering. Older ones still order.
 REMEMBERED = 32
@@ -25,6 +26,14 @@ class Moment(NamedTuple):
     chain: int
     clock: int
     seen: list[int]
+
+
+class Brought(NamedTuple):
+    """How a chain came to know of another up to `clock`: by `record`, from what chain `source` knew."""
+
+    clock: int
+    record: Record
+    source: int
 
 
 class Chain:
@@ -53,7 +62,7 @@ class Chain:
         self.seen: list[int] = []  # clock of the latest action seen, by chain index
         self.version = 0  # changes whenever `clock` or `seen` does
         self.merged: dict[int, int] = {}  # chain index -> its version when last joined
-        self.via: dict[int, deque[tuple[int, Record]]] = {}  # chain index -> who brought which clock
+        self.via: dict[int, deque[Brought]] = {}  # chain index -> who brought which clock
 
     def act(self) -> int:
         """Make one action that touches memory; its clock."""
@@ -97,11 +106,27 @@ class Chain:
             self.version += 1
             if cause is not None:
                 for index in gained:
-                    self.via.setdefault(index, deque(maxlen=REMEMBERED)).append((merged[index], cause))
+                    self.via.setdefault(index, deque(maxlen=REMEMBERED)).append(
+                        Brought(merged[index], cause, chain)
+                    )
 
-    def why_seen(self, chain: int, clock: int) -> Record | None:
-        """The record that brought (chain, clock) here; None if it came by issue order alone."""
-        for seen, cause in self.via.get(chain, ()):
-            if seen >= clock:
-                return cause
-        return None
+    def why_seen(self, chain: int, clock: int) -> Brought | None:
+        """What brought (chain, clock) here first; None if it came by issue order alone."""
+        return next((brought for brought in self.via.get(chain, ()) if brought.clock >= clock), None)
+
+
+def causes(chains: Sequence[Chain], chain: Chain, moment: Moment) -> tuple[Record, ...]:
+    """What ordered `chain` after `moment`, and if that was another thread, what had ordered that one.
+
+    Only the latest acquisitions are remembered, so two threads may each name the other as where they know
+    it from: no thread is asked twice.
+    """
+    found: list[Record] = []
+    asked: set[int] = set()
+    while (brought := chain.why_seen(moment.chain, moment.clock)) is not None:
+        found.append(brought.record)
+        asked.add(chain.index)
+        if not isinstance(brought.record, Await) or brought.source in {moment.chain, *asked}:
+            break
+        chain = chains[brought.source]
+    return tuple(found)

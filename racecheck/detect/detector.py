@@ -177,7 +177,7 @@ class Detector:
         if owner.kind not in ("pinned", "mapped"):
             return
         if access.is_write:
-            self.evidence.rewrite(owner, segment, access, chain)
+            self.evidence.rewrite(owner, segment, access, chain, self._ordering.causes)
         if access.node is not None:
             self.evidence.device_use(owner, access)
 

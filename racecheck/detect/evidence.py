@@ -9,11 +9,14 @@ allowed it is named. A window is open when, at a rewrite, some device read of th
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from racecheck.detect.clocks import Chain
+from racecheck.detect.clocks import Chain, Moment
 from racecheck.detect.shadow import Access, Object, Segment
 from racecheck.trace import records as r
+
+Causes = Callable[[Chain, Moment], tuple[r.Record, ...]]
 
 
 @dataclass
@@ -98,8 +101,13 @@ class Evidence:
         """Was anything put to the test? Where staging is used, a staged buffer must have been rewritten."""
         return bool(self.rewrites) or (not self.staging_used and bool(self.device_rewrites))
 
-    def rewrite(self, owner: Object, segment: Segment, access: Access, chain: Chain) -> None:
-        """`access` writes `segment`, whose history still holds the uses it overwrites."""
+    def rewrite(
+        self, owner: Object, segment: Segment, access: Access, chain: Chain, causes_of: Causes
+    ) -> None:
+        """`access` writes `segment`, whose history still holds the uses it overwrites.
+
+        `causes_of(chain, moment)` says what ordered them, the latest first.
+        """
         if isinstance(access.record, r.Free):
             return
         priors = [prior for prior in segment.reads.values() if prior.moment.chain != chain.index]
@@ -111,8 +119,8 @@ class Evidence:
             priors = [prior for prior in priors if prior.node is not None or not prior.is_write]
         if not priors or self._counted.get(owner.group) is access:
             return
-        causes = [chain.why_seen(prior.moment.chain, prior.moment.clock) for prior in priors]
-        if any(isinstance(cause, r.Alloc) for cause in causes):
+        causes = [causes_of(chain, prior.moment) for prior in priors]
+        if any(isinstance(cause, r.Alloc) for each in causes for cause in each[:1]):
             return  # a fresh temporary in a recycled block: the pool saw to it, nobody rewrote anything
         self._counted[owner.group] = access
         entry = self.buffers.setdefault(owner.group, BufferEvidence())
@@ -123,16 +131,22 @@ class Evidence:
         ):
             entry.open_windows += 1
         for stall in self.held.values():
-            if any(cause is stall.record for cause in causes):
+            if any(cause is stall.record for each in causes for cause in each):
                 stall.buffers.add(owner.group)
-        for prior, cause in zip(priors, causes, strict=True):
+        for prior, each in zip(priors, causes, strict=True):
             if chain.has_seen(prior.moment.chain, prior.moment.clock):
-                entry.ordered_by[_describe(cause)] += 1
+                entry.ordered_by[_describe(each)] += 1
 
 
-def _describe(cause: r.Record | None) -> str:
-    if cause is None:
+def _describe(causes: tuple[r.Record, ...]) -> str:
+    """The line that ordered, and the device wait that another thread had made before it handed over."""
+    if not causes:
         return "program and issue order"
+    wait = next((cause for cause in causes[1:] if not isinstance(cause, r.Await)), None)
+    return _name(causes[0]) + ("" if wait is None else f" after {_name(wait)}")
+
+
+def _name(cause: r.Record) -> str:
     name = {
         r.StreamWait: "stream wait",
         r.Await: "thread hand-over",

@@ -6,9 +6,22 @@ import hashlib
 from dataclasses import dataclass, field
 
 from racecheck.detect.shadow import Access, Object
-from racecheck.trace.records import DeviceOp, Free, HostAccess, Loc, Mark, Replay, Span
+from racecheck.trace.records import NOWHERE, DeviceOp, Free, HostAccess, Loc, Mark, Record, Replay, Span
 
 COPIES = ("h2d", "d2h", "d2d")
+
+
+def stretch(record: Record) -> tuple[Loc | None, str]:
+    """Of a write found in the bytes: the line it came after, and what ended before any call came, or ""."""
+    is_silent = isinstance(record, HostAccess) and record.how == "bytes"
+    return (record.since, record.ended) if is_silent else (None, "")  # type: ignore[attr-defined]
+
+
+def place(loc: Loc, since: Loc | None, ended: str) -> str:
+    """`at` a line; or the stretch of code that a write found in the bytes must be in."""
+    if ended:
+        return f"after {since}, before {ended}"
+    return f"at {loc}" if since is None else f"between {since} and {loc}"
 
 
 @dataclass(frozen=True)
@@ -17,7 +30,7 @@ class Side:
 
     `role` is what it did, for rules and fingerprints (`host-write`, `h2d-read`, `kernel-write`, `free`);
     `what` says the same for a reader. `since` belongs to a write found by comparing bytes: it happened
-    after that line and before `loc`.
+    after that line and before `loc`, or before what `ended` says ("thread worker ended").
     """
 
     role: str
@@ -27,6 +40,7 @@ class Side:
     mark: Mark
     is_device: bool
     since: Loc | None = None
+    ended: str = ""
 
     @classmethod
     def of(cls, access: Access, chain_name: str) -> Side:
@@ -48,13 +62,22 @@ class Side:
         if isinstance(record, Replay):
             what += f" in a replay of {record.graph}"
         chain = f"stream {chain_name}" if on_device else f"thread {record.thread}"
-        since = record.since if isinstance(record, HostAccess) and record.how == "bytes" else None
-        return cls(role, " ".join(what.split()), record.loc, chain, record.mark, on_device, since)
+        what = " ".join(what.split())
+        return cls(role, what, record.loc, chain, record.mark, on_device, *stretch(record))
 
     @property
     def place(self) -> str:
         """The line, or for a write found in the bytes the stretch of code it must be in."""
-        return f"at {self.loc}" if self.since is None else f"between {self.since} and {self.loc}"
+        return place(self.loc, self.since, self.ended)
+
+    @property
+    def line(self) -> str:
+        """The access as a repair names it, to stand before or after it: its line, or the write there."""
+        if self.ended:
+            return f"the next write after {self.since}"
+        if self.loc == NOWHERE:
+            return f"the {self.what} on {self.chain}"
+        return str(self.loc) if self.since is None else f"the write {self.place}"
 
     def __str__(self) -> str:
         step = "" if self.mark.step is None else f", step {self.mark.step}"

@@ -95,7 +95,7 @@ class Operands:
     def _run(self, node: r.Node, record: r.Record) -> None:
         copies = node.kind in ("h2d", "d2h", "d2d")
         if copies or (node.kind == "kernel" and node.name in _COPYING):
-            self._copy(node, record, bytewise=copies)
+            self._copy(node, record, bytewise=copies and not node.permuted)
         elif not node.partial:
             self._overwrite(node.writes, record)
 

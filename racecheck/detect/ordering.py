@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
-from racecheck.detect.clocks import Chain, Moment
+from racecheck.detect.clocks import Chain, Moment, causes
 from racecheck.detect.graphs import Graphs
 from racecheck.detect.shadow import Access
 from racecheck.trace import records as r
@@ -65,6 +65,10 @@ class Ordering:
         a real program.
         """
         return all(chain.has_seen(moment.chain, moment.clock) for chain in self._threads.values())
+
+    def causes(self, chain: Chain, moment: Moment) -> tuple[r.Record, ...]:
+        """See `clocks.causes`."""
+        return causes(self._chains, chain, moment)
 
     def acquire(self, thread: str, moments: Iterable[Moment], cause: r.Record) -> None:
         """`thread` continues after all of `moments`."""

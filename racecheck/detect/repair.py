@@ -13,6 +13,7 @@ from racecheck.detect.detector import Detector
 from racecheck.detect.finding import Finding
 from racecheck.detect.focus import focus
 from racecheck.detect.relocate import Edit, guarded, is_recycling, with_slots
+from racecheck.detect.stretch import inside
 from racecheck.trace import records as r
 
 
@@ -26,10 +27,11 @@ class Repair:
 
 def check_repairs(trace: Iterable[r.Record], finding: Finding) -> list[Repair]:
     """The repairs for `finding` that work on `trace`, cheapest first."""
-    kept = focus(trace, finding)
+    trace = list(trace)
+    kept, late = focus(trace, finding), inside(trace, finding)
     before = _races(kept)
     repairs = []
-    for kind, text, edit in _candidates(kept, finding):
+    for kind, text, edit in _candidates(kept, finding, late):
         after = _races(edit(kept, finding))
         if finding.identity not in after and after <= before:
             repairs.append(Repair(kind, text))
@@ -43,7 +45,9 @@ def _races(trace: Iterable[r.Record]) -> set[tuple[str, r.Loc, r.Loc]]:
     return {finding.identity for finding in detector.findings if finding.kind == "race"}
 
 
-def _candidates(trace: Sequence[r.Record], finding: Finding) -> Iterator[tuple[str, str, Edit]]:
+def _candidates(
+    trace: Sequence[r.Record], finding: Finding, late: set[int]
+) -> Iterator[tuple[str, str, Edit]]:
     first, second = finding.first, finding.second
     if finding.pairs[0][0].record is finding.pairs[0][1].record:
         text = f"in the capture, record an event after {first.loc} and wait for it before {second.loc}"
@@ -51,32 +55,42 @@ def _candidates(trace: Sequence[r.Record], finding: Finding) -> Iterator[tuple[s
         return
     waits_on_host = not second.is_device or _reads_any_time(finding)
     if first.is_device:
-        for record in _waits_in_place(trace, finding):
-            moved = f"record the event that {record.loc} waits for after {first.loc}, on {first.chain}"
+        for record in _waits_in_place(trace, finding, late):
+            moved = f"record the event that {record.loc} waits for after {first.line}, on {first.chain}"
             yield "record", moved, _record_again(record)
         wait = "wait for it on the host" if waits_on_host else f"make {second.chain} wait for it"
-        text = f"record an event on {first.chain} after {first.loc} and {wait} before {second.loc}"
-        yield "wait", text, with_edges
+        text = f"record an event on {first.chain} after {first.line} and {wait} before {second.line}"
+        yield "wait", text, with_edges(late)
     else:
         hand_over = "hand over from" if second.is_device else "synchronise with"
-        yield "wait", f"{hand_over} {first.chain} (after {first.loc}) before {second.loc}", with_edges
+        text = f"{hand_over} {first.chain} (after {first.line}) before {second.line}"
+        yield "wait", text, with_edges(late)
     replayed = any(isinstance(one.record, r.Replay) for one, _ in finding.pairs)  # its address is baked in
     recycled = [record for record in trace if is_recycling(record, finding)]
     if recycled:
         text = f"take the block at {recycled[-1].loc} from a pool that waits for its uses"
         yield "pool", text, guarded
     elif second.role == "host-write" and first.is_device and not replayed:
-        text = f"give {finding.buffer} a second slot, so that {second.loc} writes other memory"
+        goes = "writes" if second.line == str(second.loc) else "goes to"
+        text = f"give {finding.buffer} a second slot, so that {second.line} {goes} other memory"
         yield "slot", text, with_slots(2)
-        text = f"write a fresh pinned temporary at {second.loc} instead of {finding.buffer}"
-        yield "temporary", text, with_slots(None)
+        yield "temporary", _temporary(finding), with_slots(None)
+
+
+def _temporary(finding: Finding) -> str:
+    second = finding.second
+    if second.line == str(second.loc):
+        return f"write a fresh pinned temporary at {second.loc} instead of {finding.buffer}"
+    return f"fill a fresh pinned temporary instead of {second.line}"
 
 
 # -- events --------------------------------------------------------------------------------------
 
 
-def _waits_in_place(trace: Sequence[r.Record], finding: Finding) -> list[r.Acquire | r.StreamWait]:
-    """Waits for an event that stand before the second access already, one for each line.
+def _waits_in_place(
+    trace: Sequence[r.Record], finding: Finding, late: set[int]
+) -> list[r.Acquire | r.StreamWait]:
+    """Waits for an event that stand before the second access already, one for each line; none of `late`.
 
     Only events that are recorded in the first access's own step, or never: moving the record of another
     step's event would make the host wait for the wrong step.
@@ -100,6 +114,8 @@ def _waits_in_place(trace: Sequence[r.Record], finding: Finding) -> list[r.Acqui
         first = firsts.get(id(record))
         if first is not None:
             for wait, event_record in waits:
+                if id(wait) in late:
+                    continue
                 if event_record is None or event_record.mark.step == first.mark.step:
                     found.setdefault(wait.loc, wait)
             waits = []
@@ -129,19 +145,38 @@ def _next_event(trace: Sequence[r.Record], index: int, wait: r.Acquire | r.Strea
     return None
 
 
-def with_edges(trace: Sequence[r.Record], finding: Finding) -> Iterator[r.Record]:
-    """`trace` with an edge from the first to the second access of every occurrence of `finding`."""
-    after = {id(first.record): number for number, (first, _) in enumerate(finding.pairs)}
+def with_edges(late: set[int]) -> Edit:
+    """An edge from the first to the second access of every occurrence, that ends before what is `late`."""
+
+    def edit(trace: Sequence[r.Record], finding: Finding) -> Iterator[r.Record]:
+        after = {id(first.record): number for number, (first, _) in enumerate(finding.pairs)}
+        arrivals = _arrivals(trace, finding, after, late)
+        for index, record in enumerate(trace):
+            yield from arrivals.get(index, ())
+            yield record
+            if id(record) in after:
+                yield _depart(record, after[id(record)], finding.first.is_device)
+
+    return edit
+
+
+def _arrivals(
+    trace: Sequence[r.Record], finding: Finding, after: dict[int, int], late: set[int]
+) -> dict[int, list[r.Record]]:
+    """What each second access waits for, by the place in `trace` it must stand before."""
     before: dict[int, set[int]] = {}
     for first, second in finding.pairs:
         before.setdefault(id(second.record), set()).add(after[id(first.record)])
-    for record in trace:
+    to_device = finding.second.is_device and not _reads_any_time(finding)
+    arrivals: dict[int, list[r.Record]] = {}
+    for index, record in enumerate(trace):
+        place = index
+        while place and id(record) in before and id(trace[place - 1]) in late:
+            place -= 1
         for number in sorted(before.get(id(record), ())):
-            to_device = finding.second.is_device and not _reads_any_time(finding)
-            yield _arrive(record, number, finding.first.is_device, to_device)
-        yield record
-        if id(record) in after:
-            yield _depart(record, after[id(record)], finding.first.is_device)
+            arrival = _arrive(record, number, finding.first.is_device, to_device)
+            arrivals.setdefault(place, []).append(arrival)
+    return arrivals
 
 
 def _joined_in_capture(trace: Sequence[r.Record], finding: Finding) -> Iterator[r.Record]:

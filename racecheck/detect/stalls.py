@@ -1,9 +1,9 @@
 """Waits that keep the host from running ahead: well ordered, and still time lost.
 
-A host wait is a stall when it holds the host for device work of the step the host is in, before anything of
-a later step was issued, and work comes after it that had to wait so long: the last wait of a run holds
-nothing up. A completion wait for an earlier step is how run-ahead is bounded, and no stall. Steps are those
-of `racecheck.mark`: without marks nothing is claimed.
+A host wait is a stall when it holds a thread for device work of the step the thread is in, before anything of
+a later step was issued, and that thread issues work afterwards which had to wait so long. A thread that only
+reads results holds nothing up, nor does the last wait of a run. A completion wait for an earlier step is how
+run-ahead is bounded, and no stall. Steps are those of `racecheck.mark`: without marks nothing is claimed.
 """
 
 from __future__ import annotations
@@ -38,23 +38,22 @@ class Stalls:
         self._evidence = evidence
         self._counts: dict[r.Loc, int] = {}
         self._events: dict[Hashable, Covered] = {}
-        self._open: list[Stall] = []  # held the host, and nothing was issued since
-        self._issued = 0  # how much work there was then
+        self._open: dict[str, list[Stall]] = {}  # by thread: held it, and it has issued nothing since
         #: To be called before the ordering accounts for the record.
         self.handlers: dict[type, Callable[[Any], None]] = {
             r.EventRecord: self._recorded,
             r.EventFree: self._freed,
             r.Acquire: self._waited,
+            r.DeviceOp: self._issued,
+            r.Replay: self._issued,
         }
 
     def blocked(self, record: r.DeviceOp) -> None:
         """The call that issued `record` returned only when that was done."""
-        self._count()
         if record.mark.step is not None:
             self._hold(record, record, 0)
 
     def _recorded(self, record: r.EventRecord) -> None:
-        self._count()
         stream = self._ordering.stream(record.stream)
         work = stream.last
         if work is None or work.mark.step is None:
@@ -67,7 +66,6 @@ class Stalls:
         self._events.pop(record.event, None)
 
     def _waited(self, record: r.Acquire) -> None:
-        self._count()
         if record.how != "sync" or record.mark.step is None:
             return
         host = self._ordering.thread(record.thread)
@@ -92,18 +90,14 @@ class Stalls:
         stall = self._evidence.held.setdefault((fresh.what, wait.loc, work.loc), fresh)
         stall.back = back if stall.record is None else min(stall.back, back)
         stall.record = wait
-        self._open.append(stall)
-        self._issued = self._work_so_far()
+        self._open.setdefault(wait.thread, []).append(stall)
 
-    def _count(self) -> None:
-        """Waits count once work was issued after them."""
-        if self._open and self._work_so_far() > self._issued:
-            for stall in self._open:
-                stall.count += 1
-            self._open.clear()
-
-    def _work_so_far(self) -> int:
-        return sum(stream.clock for stream in self._ordering.streams.values())
+    def _issued(self, record: r.DeviceOp | r.Replay) -> None:
+        """Waits count once their thread issues work; fetching a result is none that others wait for."""
+        if not self._open or (isinstance(record, r.DeviceOp) and record.node.kind == "d2h"):
+            return
+        for stall in self._open.pop(record.thread, ()):
+            stall.count += 1
 
     def _later_than(self, step: int) -> bool:
         """Is the latest work of some stream of a later step? Then the host is ahead already."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from racecheck.detect.finding import Finding, Side, describe_owner
+from racecheck.detect.finding import Finding, Side, describe_owner, place, stretch
 from racecheck.detect.operands import Mismatch, Said
 from racecheck.detect.shadow import Access, Object, Segment, Shadow
 from racecheck.trace import records as r
@@ -82,10 +82,10 @@ def _writer(write: Access | None, said: Said | None, owner: Object | None, name_
 
 
 def _reason(said: Said) -> str:
-    named = f"{said.label.value} was said of these bytes at {_place(said.label)}"
-    return named if said.gone is None else f"{named}; they were written over at {_place(said.gone)}"
+    named = f"{said.label.value} was said of these bytes {_place(said.label)}"
+    return named if said.gone is None else f"{named}; they were written over {_place(said.gone)}"
 
 
 def _place(record: r.Record) -> str:
     step = "" if record.mark.step is None else f" in step {record.mark.step}"
-    return f"{record.loc}{step}"
+    return f"{place(record.loc, *stretch(record))}{step}"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import torch
 
 from racecheck.engine.ranks import Group
 from racecheck.engine.request import Batch
@@ -74,6 +77,17 @@ class Node:
         self.runners[batch.walk].drop(batch, turn)
         self._rotation.give_back(turn)
         self.commit(batch)
+
+    @contextmanager
+    def attempt(self, batch: Batch) -> Iterator[None]:
+        """A part of the step `batch`. If it fails no later step may meet what it has queued so far."""
+        try:
+            yield
+        except BaseException:
+            for resource in self.runners[batch.walk].walk.resources:
+                resource.abandon(batch.step)
+            torch.cuda.synchronize()
+            raise
 
     def commit(self, batch: Batch) -> None:
         """`batch` is complete and waited for."""

@@ -66,7 +66,7 @@ class Results:
 
         Nothing is copied and read if it is not `wanted`, or if there is nothing.
         """
-        place = self._free.popleft()
+        place = self._free[0]  # nobody's yet: what follows may fail
         compute, output = self._streams.compute, self._outputs.get(batch.walk)
         lease = None
         with torch.cuda.stream(compute):
@@ -77,6 +77,7 @@ class Results:
         with torch.cuda.stream(self._streams.d2h):
             self.copy(batch, place, lease)
         self._in_flight.append(InFlight(batch, place, d2h.submit(self.fetch, batch, place, lease)))
+        self._free.popleft()
 
     def lease(self, walk: str, place: Place) -> Lease:
         """The place's share of the walk's result buffer."""
@@ -113,6 +114,7 @@ class Results:
     def wait_oldest(self) -> Items:
         """Hold the calling thread until the oldest step in flight is complete."""
         _, place, items = self._in_flight.popleft()
-        out = items.result()
-        self._free.append(place)
-        return out
+        try:
+            return items.result()
+        finally:
+            self._free.append(place)

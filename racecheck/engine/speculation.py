@@ -39,7 +39,8 @@ class Speculation:
             return
         with mark(step=batch.step, phase="plan"):
             self._group.broadcast(f"plan ahead {batch.step} {batch.walk}")
-        turn = node.declare(batch)
+        with node.attempt(batch):
+            turn = node.declare(batch)
         self._guess = Guess(node, batch, turn, plan.submit(node.plan, batch, turn))
 
     def take(self, batch: Batch) -> int | None:
@@ -47,7 +48,7 @@ class Speculation:
         guess, self._guess = self._guess, None
         if guess is None:
             return None
-        guess.planned.result()
+        self._finish(guess)
         if self.fits(guess.batch, batch):
             self.promoted += 1
             return guess.turn
@@ -62,8 +63,12 @@ class Speculation:
         """No step follows."""
         guess, self._guess = self._guess, None
         if guess is not None:
-            guess.planned.result()
+            self._finish(guess)
             self._drop(guess)
+
+    def _finish(self, guess: Guess) -> None:
+        with guess.node.attempt(guess.batch):
+            guess.planned.result()
 
     def _drop(self, guess: Guess) -> None:
         self.dropped += 1

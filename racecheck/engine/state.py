@@ -35,6 +35,7 @@ class History:
         text = [*request.text, *[0] * (self._length - len(request.text))]
         pinned = torch.tensor(text, dtype=torch.int64, pin_memory=True)
         self._text[row].copy_(pinned.to("cuda", non_blocking=True))
+        holds(self._text[row], f"text of {request.id}")
 
     def text(self, rows: Tensor, position: Tensor) -> Tensor:
         """The text token of each (row, position) pair: rows [T], position [T] -> int64 [T]."""
@@ -65,7 +66,13 @@ class History:
         if padding_row is not None:
             holds(self._latest[padding_row], f"padding of {batch.name}")
 
+    def asked(self, batch: Batch) -> None:
+        """The step `batch` reads its requests' text."""
+        for entry in batch.entries:
+            wants(self._text[entry.row], f"text of {entry.id}")
+
     def needed(self, batch: Batch) -> None:
-        """The step `batch` reads the frame before each of its positions."""
+        """The step `batch` reads its requests' text and the frame before each of its positions."""
+        self.asked(batch)
         for entry in batch.entries:
             wants(self._latest[entry.row], f"frame {entry.start - 1} of {entry.id}")

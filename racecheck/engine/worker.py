@@ -71,12 +71,18 @@ class Worker:
                     break
         finally:
             intake.finish()
-            self.speculation.cancel()
-            while len(self.results):
-                self._complete_oldest()
-            for running in self.scheduler.running:
-                self.model.release(running.request.id)
+            try:
+                self.speculation.cancel()
+            finally:
+                self._settle()
         return self.tokens
+
+    def _settle(self) -> None:
+        """Wait for all steps, and let go of who was not served to the end."""
+        while len(self.results):
+            self._complete_oldest()
+        for running in self.scheduler.running:
+            self.model.release(running.request.id)
 
     def _arrivals(self, intake: Intake, step: int) -> bool:
         """Let in whoever is due and has room; is anybody still to come or waiting?"""
@@ -99,7 +105,7 @@ class Worker:
 
     def _submit(self, batch: Batch, plan: Executor, d2h: Executor) -> None:
         node = self.model.node(batch)
-        with mark(step=batch.step):
+        with mark(step=batch.step), node.attempt(batch):
             with mark(phase="plan"):
                 turn = self.speculation.take(batch)
                 if turn is None:

@@ -15,7 +15,8 @@ import numpy as np
 
 from racecheck.exact.handler import Fault
 from racecheck.exact.pages import merged
-from racecheck.trace.records import Span
+from racecheck.trace import caller, current_mark, thread_name
+from racecheck.trace.records import HostAccess, Loc, Span
 
 Writer = tuple[Any, ...]  # thread, line and mark
 
@@ -54,6 +55,17 @@ def attribute(
         [(fault, tuple(merged(written[writer]))) for writer, fault in first.items() if writer[0] is not None],
         tuple(merged(span for spans in nobody for span in spans)),
     )
+
+
+def silent_write(writes: tuple[Span, ...], since: Loc | None, ended: str) -> HostAccess:
+    """The record of a write known by its bytes only.
+
+    It came after `since`, and before the caller's line or what `ended` says.
+    """
+    loc = since if ended and since is not None else caller()
+    found = HostAccess(thread=thread_name(), loc=loc, mark=current_mark(), writes=writes)
+    found.how, found.since, found.ended = "bytes", since, ended if since is not None else ""
+    return found
 
 
 def _resolve(faults: Sequence[Fault]) -> list[Fault]:

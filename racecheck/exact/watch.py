@@ -13,10 +13,10 @@ import numpy as np
 
 from racecheck.errors import UsageError
 from racecheck.exact import pages
-from racecheck.exact.attribute import attribute, changes, split_at_pages
+from racecheck.exact.attribute import attribute, changes, silent_write, split_at_pages
 from racecheck.exact.handler import Fault
 from racecheck.exact.protector import Protector
-from racecheck.trace import caller, current_mark, emit, listening, thread_name
+from racecheck.trace import caller, emit, listening
 from racecheck.trace.records import HostAccess, Loc, Span
 
 if TYPE_CHECKING:
@@ -42,13 +42,16 @@ class Watch:
         Call it where host writes may be ordered: between two calls, only the first line that writes to a
         page is seen, and the bytes that changed in this page by then count as its own.
         """
+        return self._poll("")
+
+    def _poll(self, ended: str) -> list[HostAccess]:
         found: list[HostAccess] = []
         faults = self._protector.take()
         for span, known in self._known.items():
             now = _bytes(span).copy()
             own = [fault for fault in faults if span[0] <= fault.address < span[1]]
             if own:
-                found += self._records(own, _on_their_pages(own, changes(known, now, span[0])))
+                found += self._records(own, _on_their_pages(own, changes(known, now, span[0])), ended)
             self._known[span] = now
         self._since = caller()
         self.writes += found
@@ -56,15 +59,13 @@ class Watch:
             emit(record)
         return found
 
-    def _records(self, faults: list[Fault], changed: list[Span]) -> Iterator[HostAccess]:
+    def _records(self, faults: list[Fault], changed: list[Span], ended: str) -> Iterator[HostAccess]:
         writes, nobodys = attribute(faults, changed)
         for fault, spans in writes:
             who = fault.thread or ""
             yield HostAccess(thread=who, loc=fault.loc, mark=fault.mark, writes=spans, how="page")
         if nobodys:
-            record = HostAccess(thread=thread_name(), loc=caller(), mark=current_mark())
-            record.writes, record.how, record.since = nobodys, "bytes", self._since
-            yield record
+            yield silent_write(nobodys, self._since, ended)
 
 
 @contextmanager
@@ -89,7 +90,7 @@ def protect(tensors: Iterable[torch.Tensor]) -> Iterator[Watch]:
         watch = Watch(tensors, protector)
         with explained():
             yield watch
-        watch.poll()
+        watch._poll("the context ended")
     finally:
         protector.close()
 
@@ -125,6 +126,8 @@ def dense_span(tensor: torch.Tensor) -> Span:
     Raises:
         UsageError: it may not.
     """
+    if not hasattr(tensor, "device"):
+        raise UsageError(f"exact host-write detection takes tensors, not {tensor!r:.40}")
     if tensor.device.type != "cpu" or not tensor.is_contiguous():
         raise UsageError(
             f"exact host-write detection takes contiguous CPU tensors, not one on {tensor.device} with "

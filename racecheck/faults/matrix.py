@@ -34,7 +34,7 @@ class Cell:
         if self.problem is not None:
             return f"WRONG: {self.problem}"
         if self.seen is None:
-            return "twin clean"
+            return "does not apply; twin clean"
         on = self.seen.on or ", ".join(name for name in self.seen.stalled if self._is_it(name))
         return f"{self.fault.shows} on {on}; twin clean"
 

@@ -77,7 +77,7 @@ FAULTS = (
         name="capture-break",
         story="A capture fails on one rank, which leaves the loop over slots and skips the barriers of the "
         "slots behind it. The others wait there.",
-        repair="Every rank tries every slot and bucket; what failed anywhere is dropped on all afterwards.",
+        repair="every rank tries every slot and bucket; what failed anywhere is dropped on all afterwards",
         shows="hang",
         where=COLLECTIVES,
         kind="main",
@@ -89,7 +89,7 @@ FAULTS = (
         name="leader-ahead",
         story="The first rank plans the next step ahead and tells the others so, who do not expect to be "
         "told: their next collective is another one.",
-        repair="Whether to plan ahead follows from the batch alone, which is the same on every rank.",
+        repair="whether to plan ahead follows from the batch alone, which is the same on every rank",
         shows="hang",
         where=COLLECTIVES,
         kind="speculation",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from pathlib import Path
 
 from racecheck.detect import Detector
 from racecheck.errors import UsageError
@@ -17,8 +18,10 @@ from racecheck.trace import records as r
 _EXPECT = {"race": "RACE", "stale": "STALE", "hang": "HANG"}
 
 
-def export(trace: Sequence[r.Record], title: str = "exported from a trace") -> str:
+def export(trace: Sequence[r.Record], title: str = "exported from a trace", path: Path | None = None) -> str:
     """`trace` as the text of a litmus program with the verdict racecheck gives it.
+
+    `path` is the trace file it was read from, for complaints.
 
     Raises:
         UsageError: a record that the language cannot say.
@@ -34,13 +37,22 @@ def export(trace: Sequence[r.Record], title: str = "exported from a trace") -> s
             if number == len(trace):
                 writer.said.end()
         except Unsayable as error:
-            raise UsageError(
-                f"record {number} ({record.loc}): {error} has no litmus form; export a shorter trace"
-            ) from None
+            raise UsageError(_complaint(error, record, number, path)) from None
         plain = record.thread == "main" or isinstance(record, r.Collective)
         prefix = "" if plain else f"[{writer.thread(record.thread)}] "
         lines += [prefix + line for line in body]
     return "\n".join(lines) + "\n"
+
+
+def _complaint(error: Unsayable, record: r.Record, number: int, path: Path | None) -> str:
+    """What has no form, made where, and what can be done instead."""
+    where = f"record {number}" if path is None else f"{path}:{number + 1}"  # after the format line
+    known = record.loc != r.NOWHERE
+    made, without = (f", made at {record.loc},", record.loc) if known else ("", "it")
+    return (
+        f"{where}: {error}{made} has no litmus form; judge the trace itself (racecheck check), "
+        f"or record one without {without}"
+    )
 
 
 class _Writer:

@@ -11,6 +11,7 @@ from racecheck.litmus import program as p
 from racecheck.litmus.expressible import obstacle
 from racecheck.litmus.torch_program import NotListed, Outcome, run
 from racecheck.virtual import Raised, explore, virtual_cuda
+from racecheck.words import counted
 
 LIMIT = 10_000
 
@@ -41,7 +42,8 @@ class Shown:
     wrong: tuple[Schedule, ...]
 
     def __str__(self) -> str:
-        count = f"{self.schedules} schedules" if self.complete else f"the first {self.schedules} schedules"
+        count = counted(self.schedules, "schedule")
+        count = count if self.complete else f"the first {count}"
         if self.wrong:
             first = self.wrong[0]
             return f"{count}; wrong bytes with lag {first.lag} in {first.differences[0]}"

@@ -119,6 +119,7 @@ def _access(finding: Finding, side: Side) -> dict[str, Any]:
         "device": side.is_device,
         "location": _location(side.loc),
         "since": _location(side.since),
+        "ended": side.ended or None,
         "step": mark.step,
         "phase": mark.phase,
         "resource": mark.resource,

@@ -18,6 +18,8 @@ from racecheck.detect.evidence import Evidence
 from racecheck.detect.finding import Finding, Side
 from racecheck.report.cost import cost_line, cost_table
 from racecheck.report.result import Report, Row
+from racecheck.trace.records import NOWHERE
+from racecheck.words import counted
 
 STYLES = {
     "race": "bold red",
@@ -50,22 +52,23 @@ def render(report: Report, console: Console) -> None:
 
 def plain(report: Report, width: int) -> str:
     """`report` as text without colour or trailing blanks, `width` columns wide."""
-    return _plain(lambda console: render(report, console), width)
+    return plainly(lambda console: render(report, console), width)
 
 
 def describe_finding(finding: Finding, width: int = 110) -> str:
     """One finding in full: a title, both accesses, the missing edge, the repair."""
-    return f"{finding.rule} on {finding.buffer}\n" + _plain(
+    return f"{finding.rule} on {finding.buffer}\n" + plainly(
         lambda console: console.print(_finding(finding, [])), width
     )
 
 
 def describe_evidence(evidence: Evidence, width: int = 110) -> str:
     """What a clean verdict rests on: each buffer's rewrites, open windows and orderings."""
-    return _plain(lambda console: console.print(Group(*_certificate(evidence))), width)
+    return plainly(lambda console: console.print(Group(*_certificate(evidence))), width)
 
 
-def _plain(write: Callable[[Console], None], width: int) -> str:
+def plainly(write: Callable[[Console], None], width: int) -> str:
+    """What `write` prints to a console `width` columns wide, without colour or trailing blanks."""
     file = io.StringIO()
     write(Console(file=file, width=width, color_system=None, force_terminal=False, highlight=False))
     return "".join(line.rstrip() + "\n" for line in file.getvalue().splitlines())
@@ -76,7 +79,7 @@ def _plain(write: Callable[[Console], None], width: int) -> str:
 
 def _heading(row: Row) -> Text:
     lag = "" if row.lag is None else f", lag {row.lag}"
-    settings = f"{row.device} device{lag}, seed {row.seed}, {_count(row.steps, 'step')}"
+    settings = f"{row.device} device{lag}, seed {row.seed}, {counted(row.steps, 'step')}"
     return Text.assemble((row.scenario, "bold"), "  ", (settings, "dim"))
 
 
@@ -131,7 +134,7 @@ def _summary(report: Report) -> Text:
     rows = report.rows
     broken, untested = sum(bool(row.problem) for row in rows), sum(row.untested for row in rows)
     if any(row.expected for row in rows):
-        words = [f"{sum(row.ok for row in rows)} of {_count(len(rows), 'row')} as expected"]
+        words = [f"{sum(row.ok for row in rows)} of {counted(len(rows), 'row')} as expected"]
         words += [f"{broken} not"] if broken else []
     else:
         words = [f"verdict: {report.verdict}"]
@@ -145,7 +148,7 @@ def _summary(report: Report) -> Text:
 
 def _details(row: Row, left_out: tuple[str, ...], *, alone: bool) -> Iterator[RenderableType]:
     """The row's problem, its findings, or what its verdict rests on; and what the table `left_out`."""
-    slots = _count(row.slots, "slot")
+    slots = counted(row.slots, "slot")
     if row.other_slots is not None and row.other_slots > row.slots:
         slots += f" ({row.other_slots} for the other runners)"
     title = Text.assemble(f"{row.runner}, {slots}: ", (row.verdict, STYLES[row.verdict]))
@@ -175,7 +178,7 @@ def _finding(finding: Finding, others: list[str]) -> Table:
     grid.add_column(no_wrap=True, style="dim")
     grid.add_column(overflow="fold")
     where = "all of it" if finding.offset == (0, finding.limit) else f"bytes {lo} to {hi}"
-    what = f" {where}, {_count(finding.count, 'time')}, {sure}"
+    what = f" {where}, {counted(finding.count, 'time')}, {sure}"
     if finding.position is None:
         grid.add_row("buffer", Text.assemble((f"{finding.buffer}{slot}", "bold"), what))
     grid.add_row("first", _side(finding.first))
@@ -194,7 +197,7 @@ def _finding(finding: Finding, others: list[str]) -> Table:
     grid.add_row("rule", f"{finding.rule}, fingerprint {finding.fingerprint}")
     if others:
         names = ", ".join(dict.fromkeys(others))
-        grid.add_row("more", f"{_count(len(others), 'finding')} on {names} (--json lists them)")
+        grid.add_row("more", f"{counted(len(others), 'finding')} on {names} (--json lists them)")
     return grid
 
 
@@ -204,15 +207,16 @@ def _side(side: Side) -> Text:
     doing += [] if mark.phase is None else [f"phase {mark.phase}"]
     doing += [] if mark.resource is None else [mark.resource]
     doing += [] if mark.slot is None else [f"slot {mark.slot}"]
-    place = f"{side.place} in {side.loc.function}"
+    named = not side.ended and side.loc != NOWHERE
+    place = f"{side.place} in {side.loc.function}" if named else side.place
     return Text.assemble(f"{side.what} ", (place, "bold"), "\n", (", ".join(doing), "dim"))
 
 
 def _witness(row: Row) -> Text:
     wrong = row.witness[0]
     return Text(
-        f"Tokens of {len(row.witness)} of {_count(row.requests, 'request')} differ from the serial run: "
-        f"{wrong.request} in {wrong.wrong} of {_count(wrong.of, 'frame')}, first in frame {wrong.position}."
+        f"Tokens of {len(row.witness)} of {counted(row.requests, 'request')} differ from the serial run: "
+        f"{wrong.request} in {wrong.wrong} of {counted(wrong.of, 'frame')}, first in frame {wrong.position}."
     )
 
 
@@ -228,8 +232,8 @@ def _orderings(evidence: Evidence) -> Iterator[Text]:
 def _certificate(evidence: Evidence) -> Iterator[RenderableType]:
     yield _checked(evidence)
     for name, buffer in sorted(evidence.buffers.items()):
-        slots = f"{_count(len(buffer.slots), 'slot')}, " if buffer.slots else ""
-        figures = f"  {slots}{_count(buffer.rewrites, 'rewrite')}, {buffer.open_windows} open"
+        slots = f"{counted(len(buffer.slots), 'slot')}, " if buffer.slots else ""
+        figures = f"  {slots}{counted(buffer.rewrites, 'rewrite')}, {buffer.open_windows} open"
         yield Text.assemble((name, "bold"), figures)
         if buffer.ordered_by:
             yield _indent(Text(_ranked(buffer.ordered_by)))
@@ -245,7 +249,7 @@ def _checked(evidence: Evidence) -> Text:
     rewritten = sum(bool(buffer.rewrites) for buffer in evidence.buffers.values())
     open_windows = sum(buffer.open_windows for buffer in evidence.buffers.values())
     return Text(
-        f"{_count(evidence.rewrites, 'rewrite')} of {_count(rewritten, 'buffer')} checked, "
+        f"{counted(evidence.rewrites, 'rewrite')} of {counted(rewritten, 'buffer')} checked, "
         f"{open_windows} while an earlier read of the buffer was still open"
     )
 
@@ -256,10 +260,6 @@ def _ranked(reasons: Counter[str]) -> str:
     if len(ranked) > REASONS:
         words.append(f"{len(ranked) - REASONS} more")
     return ", ".join(words)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _indent(part: RenderableType) -> Padding:

@@ -13,8 +13,9 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from operator import index
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from racecheck.errors import RacecheckError, UsageError
@@ -23,6 +24,7 @@ from racecheck.scenario.lines import KeyPath
 from racecheck.scenario.load import ScenarioFile
 from racecheck.scenario.model import REFERENCE_ENGINE
 from racecheck.scenario.problems import nearest
+from racecheck.trace.location import relative
 
 if TYPE_CHECKING:  # the engine and staging import torch, which takes seconds
     from racecheck.engine import Request
@@ -72,16 +74,14 @@ def serve(
     factory = find_factory(file)
     with _told(file, "the factory", key):
         engine = factory(settings)
-    if not callable(getattr(engine, "run", None)):
+        run, costs = getattr(engine, "run", None), getattr(engine, "costs", tuple)
+    if not callable(run):
         what = f"the factory returned {_a(engine)}, which has no run(requests, steps, on_step)"
         _fail(file, what, "return an object that has")
     with _told(file, "run()"):
-        tokens = engine.run(requests, steps, on_step)
-    costs = []
-    if hasattr(engine, "costs"):
-        with _told(file, "costs()"):
-            costs = list(engine.costs())
-    return _checked(file, tokens), costs
+        tokens = _tokens(file, run(requests, steps, on_step))
+    with _told(file, "costs()"):
+        return tokens, _costs(file, costs())
 
 
 def find_factory(file: ScenarioFile) -> Callable[[EngineSettings], ServingEngine]:
@@ -92,7 +92,7 @@ def find_factory(file: ScenarioFile) -> Callable[[EngineSettings], ServingEngine
         sys.path.append(folder)
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         _fail(
             file,
             f"{module_name} cannot be imported ({_line(error)})",
@@ -117,39 +117,74 @@ def find_factory(file: ScenarioFile) -> Callable[[EngineSettings], ServingEngine
 def _told(file: ScenarioFile, what: str, key: KeyPath = ("engine",)) -> Iterator[None]:
     """What an engine refuses, and how one of someone else's fails, is told as one line.
 
-    An exception in the reference engine is a bug in racecheck.
+    An exception in the reference engine is a bug in racecheck. An engine that ends the process would take
+    racecheck's exit code with it.
     """
     try:
         yield
     except UsageError as error:
         wrong, _, instead = str(error).partition("; ")
         raise file.error(key, wrong, instead or "mend it") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if isinstance(error, RacecheckError) or file.scenario.engine == REFERENCE_ENGINE:
             raise
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        wrong = f"{what} raised {_line(error)}, at {frame.filename}:{frame.lineno}"
+        wrong = f"{what} raised {_line(error)}, at {relative(frame.filename)}:{frame.lineno}"
         raise file.error(("engine",), wrong, "mend it there") from error
 
 
-def _checked(file: ScenarioFile, tokens: Any) -> dict[str, Tokens]:
-    """`tokens` if they are by request id, and tuples of whole numbers or bytes."""
-    if not isinstance(tokens, Mapping):
-        _fail(file, f"run() returned {_a(tokens)}", "return a dictionary of tokens by request id")
-    for request, items in tokens.items():
-        wrong = next((item for item in items if not isinstance(item, tuple | bytes)), None)
-        if wrong is not None:
-            what = f"run() returned {_a(wrong)} among the tokens of {request}"
-            _fail(file, what, "return tuples of whole numbers, or bytes")
-    return dict(tokens)
+def _tokens(file: ScenarioFile, returned: Any) -> dict[str, Tokens]:
+    """What `run` returned, if it is by request id, and lists of tuples of whole numbers or of bytes."""
+    if not isinstance(returned, Mapping):
+        _fail(file, f"run() returned {_a(returned)}", "return a dictionary of tokens by request id")
+    tokens: dict[str, Tokens] = {}
+    for request, items in returned.items():
+        if not isinstance(request, str):
+            _fail(
+                file, f"run() returned tokens of {_a(request)}", "return a dictionary by request id, in text"
+            )
+        if not isinstance(items, list | tuple):
+            what = f"run() returned {_a(items)} as the tokens of {request}"
+            _fail(file, what, "return a list of what it got")
+        tokens[request] = [_item(file, request, item) for item in items]
+    return tokens
+
+
+def _item(file: ScenarioFile, request: str, item: Any) -> tuple[int, ...] | bytes:
+    """A frame as plain numbers, whatever kind of whole number an engine has; or sound."""
+    wrong = item
+    if isinstance(item, bytes):
+        return item
+    if isinstance(item, tuple):
+        wrong = next((part for part in item if not hasattr(part, "__index__")), item)
+        with suppress(TypeError):  # a tensor has the method too, and only of one number an answer
+            return tuple(map(index, item))
+    what = f"run() returned {_a(wrong)} among the tokens of {request}"
+    _fail(file, what, "return tuples of whole numbers, or bytes")
+
+
+def _costs(file: ScenarioFile, returned: Any) -> list[SlotCost]:
+    """What `costs` returned, if that is what a report can show."""
+    from racecheck.staging import SlotCost
+
+    costs = list(returned)
+    for cost in costs:
+        if not isinstance(cost, SlotCost):
+            what = f"costs() returned {_a(cost)} in its list"
+            _fail(file, what, "make each by racecheck.staging.slot_cost")
+    return costs
 
 
 def _fail(file: ScenarioFile, wrong: str, instead: str) -> NoReturn:
     raise file.error(("engine",), wrong, instead)
 
 
-def _line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
+def _line(error: BaseException) -> str:
+    try:
+        words = str(error).split()
+    except Exception:  # the exceptions of an engine are its own
+        words = []
+    return f"{type(error).__name__}: {' '.join(words)}".removesuffix(": ")
 
 
 def _a(value: object) -> str:

@@ -36,9 +36,9 @@ def key_lines(text: str) -> dict[KeyPath, int]:
 
 def line_of(lines: dict[KeyPath, int], path: KeyPath) -> int:
     """The line of `path`, or of the innermost part of it that stands in the file."""
-    while path not in lines:
+    while path and path not in lines:
         path = path[:-1]
-    return lines[path]
+    return lines.get(path, 1)
 
 
 class _Scanner:

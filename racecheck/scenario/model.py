@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
+from racecheck.errors import UsageError
 from racecheck.scenario.tables import Table, Workload
 
 Verdict = Literal["race", "stale", "hang", "inconclusive", "clean"]
@@ -25,13 +26,33 @@ MOST_SLOTS = 64
 MOST_STEPS = 1_000_000
 MOST_RANKS = 8
 
-LAG_REMEDY = "write latest, eager or seed:N with a whole number N from 0"
+LAG_REMEDY = "write latest, eager, seed:N with a whole number N from 0, or a token"
 
 
 def check_lag(text: str) -> str:
     """`text` if it names a lag of the virtual device; `ValueError` otherwise."""
-    if not re.fullmatch(r"latest|eager|seed:(0|[1-9][0-9]{0,17})", text):
+    if text.startswith("d1."):
+        from racecheck.virtual.token import decisions_of  # with it comes torch, which takes seconds
+
+        try:
+            decisions_of(text)
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+    elif not re.fullmatch(r"latest|eager|seed:(0|[1-9][0-9]{0,17})", text):
         raise ValueError(f"{text!r} is not a lag; {LAG_REMEDY}")
+    return text
+
+
+#: What a scenario may be called: reports and file names are made of it.
+NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch(NAME, text):
+        raise ValueError(
+            f"{text!r:.80} is no name; "
+            "write up to 64 lower-case letters, digits, dots, dashes and underscores"
+        )
     return text
 
 
@@ -105,10 +126,10 @@ class Scenario(Table):
     """A model, a workload, and the verdicts that its runners must come to."""
 
     racecheck: Literal[1] = Field(description="Format of this file.", examples=[1])
-    name: str = Field(
+    name: Annotated[str, AfterValidator(_name)] = Field(
         description="Name in reports: lower-case letters, digits, dot, dash and underscore.",
         examples=["qwen3-tts"],
-        pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$",
+        json_schema_extra={"pattern": NAME},
     )
     engine: Annotated[str, AfterValidator(_import_path)] = Field(
         REFERENCE_ENGINE,
@@ -134,7 +155,7 @@ class Scenario(Table):
     steps: int = Field(description="Engine steps to run at most.", examples=[40], ge=1, le=MOST_STEPS)
     lag: Annotated[str, AfterValidator(check_lag)] = Field(
         "latest",
-        description="When the virtual device does queued work: latest, eager or seed:N.",
+        description="When the virtual device does queued work: latest, eager, seed:N, or a token.",
         examples=["latest"],
     )
     seed: int = Field(0, description="Everything drawn is drawn from it.", examples=[0], ge=0, lt=2**32)

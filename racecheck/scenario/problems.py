@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import types
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -49,10 +50,15 @@ def one_problem(
 def toml(value: Any) -> str:
     """`value` as TOML on one line."""
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {toml(item)}" for key, item in value.items()) + " }"
+        return "{ " + ", ".join(f"{_key(key)} = {toml(item)}" for key, item in value.items()) + " }"
     if isinstance(value, list):
         return "[" + ", ".join(map(toml, value)) + "]"
     return json.dumps(value, default=str, ensure_ascii=False)
+
+
+def _key(key: str) -> str:
+    """`key` as TOML has it: a dot in a bare key would make tables of it."""
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -83,7 +89,7 @@ def _explain(error: ErrorDetails, schema: type[BaseModel]) -> tuple[str, str]:
         return f"{name}: {_found(error['input'])} is not known", nearest(str(error["input"]), known)
     if kind in _BOUNDS:
         bound, words = _BOUNDS[kind]
-        limit = f"{words} {error['ctx'][bound]:g}"
+        limit = f"{words} {error['ctx'][bound]:.12g}"
         return f"{name}: {_found(error['input'])} is out of range, it must be {limit}", _write(
             field, name, key
         )

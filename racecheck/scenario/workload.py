@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from racecheck.scenario import source
 from racecheck.scenario.draw import Arrival, Draw
 from racecheck.scenario.load import ScenarioFile
+from racecheck.words import counted
 
 if TYPE_CHECKING:  # the engine imports torch, which takes seconds
     from racecheck.engine import ModelSpec, Request
@@ -56,7 +57,8 @@ def _temperatures(file: ScenarioFile, count: int) -> list[float]:
     if len(set(spread)) < count:
         raise file.error(
             ("workload", "temperature"),
-            f"from {low} to {high} there are too few for {count} requests, no two of which may share one",
+            f"from {low} to {high} there are too few for {counted(count, 'request')}, "
+            "no two of which may share one",
             f"write min and max at least {count * 10**-_DECIMALS:g} apart",
         )
     return spread
@@ -76,7 +78,7 @@ def read_arrivals(file: ScenarioFile) -> list[Arrival]:
     if len(chosen) < workload.requests:
         raise file.error(
             ("workload", "requests"),
-            f"{workload.trace} has {len(lines) - 1} requests, {last} are needed",
+            f"{workload.trace} has {counted(len(lines) - 1, 'request')}, {last} are needed",
             "take fewer, or start earlier",
         )
     rows: list[tuple[datetime, int, int]] = []
@@ -106,7 +108,7 @@ def _row(path: Path, number: int, line: str, columns: list[int]) -> tuple[dateti
     except (StopIteration, csv.Error):
         cells = []
     if len(cells) != len(columns):
-        wrong = f"this is no request: {len(cells)} values under {len(columns)} columns"
+        wrong = f"this is no request: {counted(len(cells), 'value')} under {counted(len(columns), 'column')}"
         source.fail(path, number, wrong, f"write {','.join(COLUMNS)}")
     when, *counts = (cells[column] for column in columns)
     for name, count in zip(COLUMNS[1:], counts, strict=True):

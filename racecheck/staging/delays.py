@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from racecheck.errors import UsageError
+
 Delay = Callable[[str], None]
 
 _installed: Delay | None = None
@@ -23,8 +25,14 @@ def host_delay(point: str) -> None:
 
 @contextmanager
 def delays(delay: Delay) -> Iterator[None]:
-    """Call `delay(point)` at every delay point passed inside the context."""
+    """Call `delay(point)` at every delay point passed inside the context.
+
+    Raises:
+        UsageError: `delay` cannot be called.
+    """
     global _installed
+    if not callable(delay):
+        raise UsageError(f"delays() needs a function of the point's name, not {delay!r:.40}")
     outer, _installed = _installed, delay
     try:
         yield

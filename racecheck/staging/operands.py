@@ -26,7 +26,7 @@ def holds(tensor: torch.Tensor, value: str) -> None:
     captured: call it around a replay, not inside a capture, which would say it once.
 
     Raises:
-        TypeError: `value` is no text, or (while somebody listens) `tensor` no tensor.
+        TypeError: `value` is no text, or (while somebody listens) `tensor` no tensor, or pageable.
     """
     _say(Label, "holds", tensor, value)
 
@@ -37,7 +37,7 @@ def wants(tensor: torch.Tensor, value: str) -> None:
     Call it before the launch, copy or replay that reads them; like `holds` it is never captured.
 
     Raises:
-        TypeError: `value` is no text, or (while somebody listens) `tensor` no tensor.
+        TypeError: `value` is no text, or (while somebody listens) `tensor` no tensor, or pageable.
     """
     _say(Want, "wants", tensor, value)
 
@@ -49,6 +49,11 @@ def _say(record: Callable[..., Label | Want], name: str, tensor: torch.Tensor, v
         return
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"{name}: {tensor!r:.40} is no tensor; name the tensor whose bytes you mean")
+    if tensor.device.type == "cpu" and tensor.numel() and not tensor.is_pinned():
+        raise TypeError(
+            f"{name}: nobody follows pageable memory, so {value!r:.40} would be lost on the way; "
+            "say it of the pinned tensor or of the one on the device"
+        )
     flush()  # a write that only its bytes betray came before this call
     where = {"thread": thread_name(), "loc": caller(), "mark": current_mark()}
     for span in spans_of(tensor, most=None):

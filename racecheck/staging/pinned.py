@@ -47,8 +47,10 @@ class PinnedBuffer:
         slots: int = 1,
         device: torch.device | str = "cuda",
     ) -> None:
-        if slots < 1:
-            raise LeaseError(f"{name}: a staging buffer needs at least one slot, not {slots}")
+        if not isinstance(name, str) or not name.isprintable() or not name:
+            raise LeaseError(f"a staging buffer needs a name of one line of text, not {name!r:.40}")
+        if not isinstance(slots, int) or slots < 1:
+            raise LeaseError(f"{name}: a staging buffer needs at least one slot, not {slots!r:.40}")
         if not torch.cuda.is_available():
             raise LeaseError(
                 f"{name}: PyTorch finds no CUDA device here to stage for; make the buffer inside "
@@ -73,8 +75,10 @@ class PinnedBuffer:
 
     def lease(self, slot: int) -> Lease:
         """Take `slot` for one use. Leases taken earlier on the same slot become invalid."""
-        if not 0 <= slot < self.slots:
-            raise LeaseError(f"{self.label}: slot {slot} does not exist; it has {self.slots}, counted from 0")
+        if not isinstance(slot, int) or not 0 <= slot < self.slots:
+            raise LeaseError(
+                f"{self.label}: slot {slot!r:.40} does not exist; it has {self.slots}, counted from 0"
+            )
         self._generation[slot] += 1
         return Lease(self, slot, self._generation[slot])
 
@@ -137,7 +141,8 @@ class Lease:
         """Fill the slot with `values`, or its leading rows if there are fewer of them.
 
         Tensors and arrays must have the buffer's dtype; numbers and lists of them take it. `holds` says
-        what the whole slot holds then, also the rows that were not written.
+        what the rows written hold then. The others keep what was said of them: whoever reads those too
+        would find an earlier step's.
 
         Raises:
             LeaseError: the lease is out of date, or `values` are of another dtype or do not fit.
@@ -145,15 +150,14 @@ class Lease:
         host = self.host
         what = f"{self.buffer.label}[{self.slot}]"
         tensor = _as_tensor(what, values, host.dtype)
-        if tensor.shape == host.shape:
-            host.copy_(tensor)
-        elif tensor.ndim == host.ndim > 0 and tensor.shape[1:] == host.shape[1:] and len(tensor) < len(host):
-            host[: len(tensor)].copy_(tensor)
-        else:
+        if tensor.ndim == host.ndim > 0 and tensor.shape[1:] == host.shape[1:] and len(tensor) < len(host):
+            host = host[: len(tensor)]
+        if tensor.shape != host.shape:
             raise LeaseError(
                 f"{what}: values of shape {list(tensor.shape)} do not fit; write {list(host.shape)}, "
                 "or fewer rows"
             )
+        host.copy_(tensor)
         if holds is not None:
             operands.holds(host, holds)
         host_delay("after_write")

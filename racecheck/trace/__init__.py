@@ -1,6 +1,6 @@
 """The one record of a run. Providers emit records; the detector, reports and proof read them."""
 
-from racecheck.trace.context import acting_as, current_mark, mark, thread_name
+from racecheck.trace.context import acting_as, current_mark, mark, thread_name, thread_phrase
 from racecheck.trace.location import caller
 from racecheck.trace.stream import (
     Trace,
@@ -31,4 +31,5 @@ __all__ = [
     "scope",
     "subscribe",
     "thread_name",
+    "thread_phrase",
 ]

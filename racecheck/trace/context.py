@@ -123,6 +123,16 @@ def forget_names() -> None:
         _names[0] = Names()
 
 
+def known_name() -> str | None:
+    """The calling host thread's name in the trace, if it has one yet: to ask for it gives none."""
+    names = _names[-1]
+    latest: tuple[Names, str] | None = getattr(_local, "latest", None)
+    if latest is not None and latest[0] is names:
+        return latest[1]
+    known: WeakKeyDictionary[Names, str] | None = getattr(_local, "known", None)
+    return None if known is None else known.get(names)
+
+
 def thread_name() -> str:
     """The calling host thread's name in the trace: `main` for Python's main thread.
 
@@ -130,17 +140,20 @@ def thread_name() -> str:
     those with a name of Python's making are `thread 1`, `thread 2`. Counting restarts with each scope.
     """
     names = _names[-1]
-    latest: tuple[Names, str] | None = getattr(_local, "latest", None)
-    if latest is not None and latest[0] is names:
-        return latest[1]
-    known: WeakKeyDictionary[Names, str] | None = getattr(_local, "known", None)
-    if known is None:
-        known = _local.known = WeakKeyDictionary()
-    name = known.get(names)
+    name = known_name()
     if name is None:
+        known: WeakKeyDictionary[Names, str] | None = getattr(_local, "known", None)
+        if known is None:
+            known = _local.known = WeakKeyDictionary()
         name = known.setdefault(names, names.give(threading.current_thread()))
     _local.latest = names, name
     return name
+
+
+def thread_phrase() -> str:
+    """The calling host thread in a sentence: `thread worker`, `thread 1`."""
+    name = thread_name()
+    return name if name.startswith("thread ") else f"thread {name}"
 
 
 @contextmanager

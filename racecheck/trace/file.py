@@ -75,10 +75,17 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def read(path: Path, *, partial: bool = False) -> tuple[list[r.Record], str | None]:
+class _NoTraceError(TraceFileError):
+    """The file is of another kind: no part of it can be read."""
+
+
+def read(
+    path: Path, *, partial: bool = False, remedy: str = "read it with partial=True for what comes before it"
+) -> tuple[list[r.Record], str | None]:
     """The records of the trace file at `path`.
 
     With `partial`, reading stops at the first bad line; what was read is returned with the complaint.
+    `remedy` is what the complaint says can be done.
 
     Raises:
         TraceFileError: it cannot be read, or (without `partial`) a line is bad: `file:line: what is wrong`.
@@ -91,15 +98,17 @@ def read(path: Path, *, partial: bool = False) -> tuple[list[r.Record], str | No
         ) from None
     records: list[r.Record] = []
     try:
-        records.extend(_records(data, path))  # extend keeps what came before an exception
+        records.extend(_records(data, path, remedy))  # extend keeps what came before an exception
     except TraceFileError as error:
-        if not partial or not data.startswith(b"{"):
+        if not partial or isinstance(error, _NoTraceError):
             raise
         return records, str(error)
     return records, None
 
 
-def _records(data: bytes, path: Path) -> Iterator[r.Record]:
+def _records(data: bytes, path: Path, remedy: str) -> Iterator[r.Record]:
+    if not data:
+        raise _NoTraceError(f"{path}:1: is empty; a trace starts with its format line")
     lines = data.split(b"\n")
     torn = bool(lines[-1])  # a complete file ends in a newline
     for number, line in enumerate(lines if torn else lines[:-1], 1):
@@ -107,21 +116,23 @@ def _records(data: bytes, path: Path) -> Iterator[r.Record]:
         try:
             plain = json.loads(line.decode("utf-8"))
         except (ValueError, RecursionError):
+            if number == 1:
+                raise _no_trace(where) from None
             cut = torn and number == len(lines)
             what = "ends in the middle of a record" if cut else "is not a line of JSON"
-            raise TraceFileError(f"{where}{what}; --partial judges what comes before it") from None
+            raise TraceFileError(f"{where}{what}; {remedy}") from None
         if number == 1:
             if not isinstance(plain, dict) or plain.get("format") != FORMAT:
-                raise TraceFileError(
-                    f'{where}is not a trace; the first line must be {{"format": "{FORMAT}"}}'
-                )
+                raise _no_trace(where)
             continue
         try:
             yield from_dict(plain)
         except _Bad as error:
-            raise TraceFileError(f"{where}{error}; --partial judges what comes before it") from None
-    if not data:
-        raise TraceFileError(f"{path}:1: is empty; a trace starts with its format line")
+            raise TraceFileError(f"{where}{error}; {remedy}") from None
+
+
+def _no_trace(where: str) -> _NoTraceError:
+    return _NoTraceError(f'{where}is not a trace; the first line must be {{"format": "{FORMAT}"}}')
 
 
 class _Bad(Exception):

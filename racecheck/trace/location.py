@@ -30,14 +30,13 @@ _LIBRARY = tuple(
 )
 _INSTALLED = tuple(f"{os.sep}{folder}{os.sep}" for folder in ("site-packages", "dist-packages"))
 _ignored: list[str] = [os.path.join(_ROOT, part) + os.sep for part in _MACHINERY]
-_ignored.append(os.path.join(_ROOT, "judge.py"))
 _skip: dict[str, bool] = {}
 _locs: dict[tuple[str, int, str], Loc] = {}  # not by code object: equal code in two files compares equal
 
 
 def _is_machinery(name: str) -> bool:
     """Is file `name` racecheck's own, torch's, or Python's?"""
-    if name.startswith("<frozen"):
+    if name.startswith("<frozen") or os.path.dirname(name) + os.sep == _ROOT:  # a public door of racecheck
         return True
     if any(folder in name for folder in _INSTALLED):  # these lie below the standard library's folder
         return any(f"{folder}torch{os.sep}" in name for folder in _INSTALLED) or name.startswith(

@@ -1,8 +1,9 @@
 """Locks that say who handed over to whom.
 
-`Event`, `Condition`, `Semaphore`, `Barrier`, `Queue` and `Future` are Python code over `Lock` and `RLock`, so
-two traced locks give all of them their edges: what a thread did before it released a lock happens before
-what another does after it acquired it.
+What a thread did before it released a lock happens before what another does after it acquired it. That
+holds for locks that the program makes, also through a `Condition`. The locks inside of `Event`, `Queue`,
+`Future` and their like are the library's business: they tell nothing, and those primitives tell what they
+promise (`handover`).
 
 How a lock is waited for, and how a record is told, is the business of the lock's `HostThreads`. Those of
 this module run freely; a provider that schedules threads derives from it.
@@ -13,9 +14,11 @@ from __future__ import annotations
 import _thread
 import itertools
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Hashable
+from types import FrameType
 from typing import Any
 
 from racecheck.trace import records as r
@@ -40,12 +43,16 @@ class HostThreads:
         """Nothing is handed over under `name` any more. May be called inside the garbage collector."""
         self._dead.append(name)
 
-    def tell(self, record: type[r.Signal | r.Await], name: Hashable) -> None:
-        """The calling thread publishes, or takes over what was published, under `name`."""
+    def tell(self, record: type[r.Signal | r.Await], name: Hashable, other: r.Loc = r.NOWHERE) -> None:
+        """The calling thread publishes, or takes over what was published, under `name`.
+
+        It is at the program's line that it runs or, where there is none (a thread begins), at line `other`.
+        """
         if self.open and known_thread() and listening():
             while self._dead:
                 emit(r.EventFree(thread=thread_name(), event=self._dead.popleft()))
-            emit(record(thread=thread_name(), loc=caller(), mark=current_mark(), name=name))
+            loc = line_or(other)
+            emit(record(thread=thread_name(), loc=loc, mark=current_mark(), name=name))
 
     def acquire(self, lock: Any, blocking: bool, timeout: float) -> bool:
         """Acquire the interpreter's own `lock`."""
@@ -81,6 +88,12 @@ class HostThreads:
         real(thread, timeout)
 
 
+def line_or(other: r.Loc) -> r.Loc:
+    """The calling thread's line of the program, or else `other`."""
+    loc = caller()
+    return other if loc == r.NOWHERE else loc
+
+
 def known_thread() -> bool:
     """Does `threading` know the calling thread yet? Asking it for a name before makes it another one."""
     return _thread.get_ident() in threading._active  # type: ignore[attr-defined]
@@ -97,6 +110,20 @@ def _registry_lock() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_registry_lock)  # after threading's own, which is older
 
+
+#: Whose locks tell nothing: what they order is luck, or told by the primitive that they belong to.
+_LIBRARY = ("queue", "threading", "logging", "concurrent.futures")
+
+
+def _is_internal(maker: FrameType) -> bool:
+    """Does the library make this lock for itself? A condition's own lock is whose the condition is."""
+    frame: FrameType | None = maker
+    if maker.f_code is threading.Condition.__init__.__code__:
+        frame = maker.f_back
+    module = "" if frame is None else frame.f_globals.get("__name__", "")
+    return module in _LIBRARY or module.startswith("concurrent.futures.")
+
+
 _FREE = HostThreads()
 _FREE.open = False
 _current: HostThreads = _FREE
@@ -107,6 +134,11 @@ def set_threads(new: HostThreads | None) -> HostThreads:
     global _current
     old, _current = _current, _FREE if new is None else new
     return old
+
+
+def current_threads() -> HostThreads:
+    """Those that locks made now belong to."""
+    return _current
 
 
 class Lock:
@@ -149,23 +181,28 @@ class TracedLock(Lock):
 
     def __init__(self) -> None:
         super().__init__()
-        self._name = self._threads.name("lock")
+        self._name = None if _is_internal(sys._getframe(1)) else self._threads.name("lock")
+
+    def _tell(self, record: type[r.Signal | r.Await]) -> None:
+        if self._name is not None:
+            self._threads.tell(record, self._name)
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire the lock; True if that worked."""
         acquired = self._threads.acquire(self._lock, blocking, timeout)
         if acquired:
-            self._threads.tell(r.Await, self._name)
+            self._tell(r.Await)
         return acquired
 
     def release(self) -> None:
         """Release the lock."""
-        self._threads.tell(r.Signal, self._name)
+        self._tell(r.Signal)
         self._threads.release(self._lock)
 
     def __del__(self) -> None:
-        if "_name" in self.__dict__:
-            self._threads.forget(self._name)
+        name = self.__dict__.get("_name")
+        if name is not None:
+            self._threads.forget(name)
 
 
 class TracedRLock(TracedLock):
@@ -179,9 +216,9 @@ class TracedRLock(TracedLock):
         return self._lock._is_owned()  # type: ignore[no-any-return]
 
     def _release_save(self) -> Any:
-        self._threads.tell(r.Signal, self._name)
+        self._tell(r.Signal)
         return self._threads.release_all(self._lock)
 
     def _acquire_restore(self, levels: Any) -> None:
         self._threads.acquire_all(self._lock, levels)
-        self._threads.tell(r.Await, self._name)
+        self._tell(r.Await)

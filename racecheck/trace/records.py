@@ -24,7 +24,7 @@ class Loc(NamedTuple):
     function: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        return "an unknown line" if self == NOWHERE else f"{self.file}:{self.line}"
 
 
 class Mark(NamedTuple):
@@ -54,13 +54,16 @@ class HostAccess(Record):
     """The CPU reads and writes bytes now. `how` tells who noticed: torch, bytes or page.
 
     "page" means a write to a protected page, at its own line; its spans are the bytes that changed, and the
-    first byte written. "bytes" means the change was found by comparison: between `since` and `loc`.
+    first byte written. "bytes" means the change was found by comparison: between `since` and `loc`, the
+    traced calls before and after it. Where no call of the program came after it, `ended` says what did
+    ("thread worker ended"), and `loc` is that before it once more.
     """
 
     reads: tuple[Span, ...] = ()
     writes: tuple[Span, ...] = ()
     how: str = "torch"
     since: Loc | None = None
+    ended: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,6 +75,7 @@ class Node:
     call, are `call_reads`: accesses of the calling host thread. `waited` belongs to captured nodes: the
     launch returned only once this one was complete (a D2H to pageable memory). `partial`: it writes some
     of the bytes in `writes` and leaves the others, and which ones only the data tells (`index_put_`).
+    `permuted`: a copy whose bytes come to lie in another order of addresses than they had.
     """
 
     kind: str  # "h2d", "d2h", "d2d", "kernel" or "hostfn"
@@ -82,6 +86,7 @@ class Node:
     call_reads: tuple[Span, ...] = ()
     waited: bool = False
     partial: bool = False
+    permuted: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

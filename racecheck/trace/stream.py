@@ -20,9 +20,11 @@ Listener = Callable[[Record], None]
 
 Announcer = Callable[[], Iterable[Record]]
 
+Flusher = Callable[[str], None]
+
 _lock = threading.RLock()
 _announcers: list[Announcer] = []
-_flushers: list[Callable[[], None]] = []
+_flushers: list[Flusher] = []
 _scopes: list[list[weakref.ref[Describable]]] = [[]]
 _listeners: list[Listener] = []
 
@@ -110,8 +112,11 @@ def scope() -> Iterator[None]:
 
 
 @contextmanager
-def flusher(flush: Callable[[], None]) -> Iterator[None]:
-    """Inside the context `flush()` has this provider report what it has seen but not yet said."""
+def flusher(flush: Flusher) -> Iterator[None]:
+    """Inside the context `flush` has this provider report what it has seen but not yet said.
+
+    It is called with what `flush` is called with.
+    """
     _flushers.append(flush)
     try:
         yield
@@ -119,10 +124,13 @@ def flusher(flush: Callable[[], None]) -> Iterator[None]:
         _flushers.remove(flush)
 
 
-def flush() -> None:
-    """Have every provider report what it still holds; listeners call it before they stop."""
+def flush(ended: str = "") -> None:
+    """Have every provider report what it still holds; listeners call it before they stop.
+
+    `ended` says what ends here ("the context ended"), where no call of the program is what comes next.
+    """
     for pending in _flushers:
-        pending()
+        pending(ended)
 
 
 class Trace(list[Record]):

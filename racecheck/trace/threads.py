@@ -3,23 +3,25 @@
     with traced_threads():
         ...  # locks, queues and futures made here, and threads started here, order what they hand over
 
-Only objects made while the context is open are covered. `SimpleQueue` is C code; its Python twin from the
-standard library stands in for it.
+Only locks and simple queues made while the context is open are covered. `SimpleQueue` is C code; its Python
+twin from the standard library stands in for it.
 """
 
 from __future__ import annotations
 
-import queue
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any, TypeVar
+from contextlib import contextmanager
 
 from racecheck.trace import records as r
+from racecheck.trace.futures import future_patches
+from racecheck.trace.handover import Handover
 from racecheck.trace.locks import HostThreads, TracedLock, TracedRLock, set_threads
+from racecheck.trace.primitives import primitive_patches
+from racecheck.trace.queues import queue_patches
+from racecheck.trace.replacing import Patch, original, replaced, replaces
 
-_F = TypeVar("_F", bound=Callable[..., Any])
 _ends: weakref.WeakKeyDictionary[threading.Thread, Hashable] = weakref.WeakKeyDictionary()
 
 
@@ -36,37 +38,13 @@ def traced_threads(threads: HostThreads | None = None) -> Iterator[None]:
         set_threads(outer)
 
 
-@contextmanager
-def replaced(patches: list[tuple[Any, str, Any]]) -> Iterator[None]:
-    """Give every (owner, name) its value, and the old one back afterwards."""
-    with ExitStack() as stack:
-        for owner, name, value in patches:
-            stack.callback(setattr, owner, name, getattr(owner, name))
-            setattr(owner, name, value)
-        yield
-
-
-def original(owner: Any, name: str) -> Any:
-    """What `owner.name` is outside of all contexts of racecheck."""
-    value = getattr(owner, name)
-    return getattr(value, "_original", value)
-
-
-def replaces(real: Any) -> Callable[[_F], _F]:
-    """Mark a function as what stands for `real` inside a context."""
-
-    def mark(function: _F) -> _F:
-        function._original = real  # type: ignore[attr-defined]
-        return function
-
-    return mark
-
-
-def _patches(threads: HostThreads) -> list[tuple[Any, str, Any]]:
+def _patches(threads: HostThreads) -> list[Patch]:
     return [
         (threading, "Lock", TracedLock),
         (threading, "RLock", TracedRLock),
-        (queue, "SimpleQueue", getattr(queue, "_PySimpleQueue", queue.SimpleQueue)),
+        *primitive_patches(threads),
+        *queue_patches(threads),
+        *future_patches(threads),
         (threading.Thread, "start", _start(threads, original(threading.Thread, "start"))),
         (threading.Thread, "join", _join(threads, original(threading.Thread, "join"))),
     ]
@@ -79,12 +57,12 @@ def _start(threads: HostThreads, real: Callable[..., None]) -> Callable[..., Non
     def start(self: threading.Thread) -> None:
         if not getattr(self, "_initialized", False) or self.ident is not None:
             real(self)  # raises
-        began, ended = threads.name("start"), threads.name("end")
+        began, ended = Handover(threads, "start"), threads.name("end")
         target = self.run
 
         def traced() -> None:
-            threads.tell(r.Await, began)
-            threads.forget(began)
+            began.follow()
+            began.forget()
             try:
                 target()
             finally:
@@ -94,7 +72,7 @@ def _start(threads: HostThreads, real: Callable[..., None]) -> Callable[..., Non
         self.run = lambda: threads.run(self, traced)  # type: ignore[method-assign]
         _ends[self] = ended
         weakref.finalize(self, threads.forget, ended).atexit = False
-        threads.tell(r.Signal, began)
+        began.publish()
         threads.prepare(self)
         try:
             real(self)

@@ -63,10 +63,10 @@ def virtual_cuda(
         DeadlockError: all threads wait for each other.
     """
     policy = as_lag(lag)
-    if devices < 1:
-        raise UsageError(f"virtual_cuda needs at least one device, not {devices}")
-    if not patience > 0:
-        raise UsageError(f"virtual_cuda needs a patience above 0 seconds, not {patience}")
+    if not isinstance(devices, int) or devices < 1:
+        raise UsageError(f"virtual_cuda needs at least one device, not {devices!r:.40}")
+    if not isinstance(patience, (int, float)) or not patience > 0:
+        raise UsageError(f"virtual_cuda needs a patience above 0 seconds, not {patience!r:.40}")
     register_backend()
     enclosing = open_machine()
     state = Machine(policy, devices, Baton(patience) if enclosing is None else enclosing.baton, exact)
@@ -79,13 +79,13 @@ def virtual_cuda(
             patched(),
             scheduled(ScheduledThreads(state), policy),
             announcer(lambda: _announce(state)),
-            flusher(lambda: _flush(state)),
+            flusher(lambda ended: _flush(state, ended)),
             modes(),
             explained() if exact else nullcontext(),
         ):
             yield
             with state.lock:
-                state.heap.poll()
+                state.heap.poll("the context ended")
                 state.scheduler.force_all()
                 raise_unheard(state)
     finally:
@@ -94,9 +94,9 @@ def virtual_cuda(
         set_machine(outer)
 
 
-def _flush(state: Machine) -> None:
+def _flush(state: Machine, ended: str) -> None:
     with state.lock:
-        state.heap.poll()
+        state.heap.poll(ended)
 
 
 def _announce(state: Machine) -> Iterable[r.Record]:

@@ -4,6 +4,7 @@ A scheduled thread runs the program's Python code only while it holds the baton,
 
 - at a traced call (`point`), when the lag says so;
 - when it must wait (`block`), sleeps or polls in vain (`rest`), or ends;
+- before it waits for the device, if the lag has that wait last (`stand_back`);
 - after `TURN` traced calls in a row: a thread that polls must not keep out the one it waits for.
 
 Each thread waits at a gate of its own, so a hand-over wakes one thread. Who is next is a matter of the lag
@@ -22,7 +23,6 @@ Contexts nest: while an inner one is open, threads of the outer one run only if 
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from _thread import get_ident
@@ -32,29 +32,31 @@ from contextlib import contextmanager
 import torch
 
 from racecheck.trace import caller, thread_name
+from racecheck.virtual import forking
 from racecheck.virtual.lag import Lag
 from racecheck.virtual.tasks import State, Task
-from racecheck.virtual.turns import Turns
+from racecheck.virtual.waits import Waits
 
 #: A thread makes at most this many traced calls in a row while others wait.
 TURN = 1000
+#: The same while a thread lets it go first on its way to wait for the device: some steps of an engine.
+LONG_TURN = 20_000
 #: Virtual seconds that a thread rests after that: about what as many calls take.
 TURN_TIME = 0.05
 #: Virtual seconds that a thread rests when it polled in vain.
 REST = 0.001
 
 _in_backward = torch._C._current_graph_task_id
-_batons: weakref.WeakSet[Baton] = weakref.WeakSet()
 
 
-class Baton(Turns):
+class Baton(Waits):
     """What threads call: to come and go, to offer their turn, and to wait."""
 
     def __init__(self, patience: float) -> None:
         super().__init__(patience)
         self._count = 0  # threads so far
         self._of_thread: weakref.WeakKeyDictionary[threading.Thread, Task] = weakref.WeakKeyDictionary()
-        _batons.add(self)
+        forking.watch(self)
 
     # -- contexts and threads ------------------------------------------------------------------
 
@@ -102,7 +104,8 @@ class Baton(Turns):
                 task.ident = get_ident()
                 self._known[task.ident] = task
         self._await_turn(task)
-        task.name = thread_name()
+        if task.state is not State.GONE:  # else its name would count in a later context
+            task.name = thread_name()
 
     def end(self, task: Task) -> None:
         """`task` ends, or its thread is scheduled no longer."""
@@ -137,7 +140,7 @@ class Baton(Turns):
 
     def _offer(self, task: Task) -> None:
         task.calls += 1
-        if task.calls >= TURN:
+        if task.calls >= TURN and (task.calls >= LONG_TURN or not self._goes_first()):
             self.rest(TURN_TIME)
             return
         with self._mutex:
@@ -147,6 +150,10 @@ class Baton(Turns):
                 self._grant(others[choice - 1])
         if choice:
             self._await_turn(task)
+
+    def _goes_first(self) -> bool:
+        """Does a thread wait for the device until no other can run?"""
+        return any(task.yields for task in self._tasks)
 
     def block(
         self, task: Task, key: object, ready: Callable[[], bool], timeout: float | None, waits: str
@@ -184,6 +191,20 @@ class Baton(Turns):
         task = self.here()
         return task is not None and self.block(task, None, _never, max(seconds, REST), "a time") is not None
 
+    def stand_back(self) -> None:
+        """The calling thread is about to wait for the device: it goes on when no other thread can."""
+        task = self.here()
+        if task is None or self._mutex._is_owned() or _in_backward() != -1:  # type: ignore[attr-defined]
+            return
+        if self._holder is not task:
+            self._come_back(task)
+        with self._mutex:
+            self._calls += 1
+            task.yields = True
+            self._pass_on(task)
+        self._await_turn(task)
+        task.yields = False
+
     @contextmanager
     def outside(self, task: Task) -> Iterator[None]:
         """`task` makes a call that waits for a thread that is not scheduled."""
@@ -196,42 +217,6 @@ class Baton(Turns):
         finally:
             self._come_back(task)
 
-    # -- fork: nobody takes turns meanwhile (`threading` makes and takes locks in the child) -----
-
-    def before_fork(self) -> None:
-        """The process is about to fork."""
-        self._mutex.acquire()
-
-    def after_fork(self, child: bool) -> None:
-        """It has; a child has only the thread that forked."""
-        if child:
-            for task in [task for task in self._tasks if task is not self.here()]:
-                self._forget(task)
-            self._settle()
-        self._mutex.release()
-
 
 def _never() -> bool:
     return False
-
-
-_forking: list[Baton] = []
-
-
-def _before_fork() -> None:
-    _forking[:] = list(_batons)
-    for baton in _forking:
-        baton.before_fork()
-
-
-def _after_fork(child: bool) -> None:
-    for baton in _forking:
-        baton.after_fork(child)
-    _forking.clear()
-
-
-os.register_at_fork(
-    before=_before_fork,
-    after_in_parent=lambda: _after_fork(child=False),
-    after_in_child=lambda: _after_fork(child=True),
-)

@@ -15,6 +15,7 @@ D2H into a strided pinned view: there the host waits.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from racecheck.exact.pages import writable
 from racecheck.trace import records as r
 from racecheck.trace.spans import spans_of
 from racecheck.virtual import hostwatch
-from racecheck.virtual.layouts import cpu_like, dense_like, one_block, pinned_like
+from racecheck.virtual.layouts import cpu_like, dense_like, keeps_order, one_block, pinned_like
 from racecheck.virtual.machine import Machine
 from racecheck.virtual.memory import PinnedBlock
 from racecheck.virtual.ops import Shape
@@ -141,8 +142,9 @@ def _host_to_device(state: Machine, dst: DeviceTensor, src: torch.Tensor, non_bl
     target, stream = dst.raw, state.stream(dst.block.device)
     with torch._C._DisableTorchDispatch():
         expanded = src.expand(target.shape)
+    node = r.Node(kind="h2d", name="copy_", writes=dst.spans, permuted=not keeps_order(target, expanded))
     if block is not None and (expanded.is_contiguous() or one_block(target, expanded)):
-        node = r.Node(kind="h2d", name="copy_", reads=spans_of(src), writes=dst.spans)
+        node = replace(node, reads=spans_of(src))
         source = block.alias(src)
         work = state.issue(node, lambda: _move(target, source), stream=stream, blocking=not non_blocking)
         _used(state, block, work)
@@ -150,8 +152,7 @@ def _host_to_device(state: Machine, dst: DeviceTensor, src: torch.Tensor, non_bl
     with torch._C._DisableTorchDispatch():
         staged = expanded.to(dst.dtype, copy=True)
     _forbid_pageable_in_capture(state)
-    reads = spans_of(src) if block is not None else ()
-    node = r.Node(kind="h2d", name="copy_", call_reads=reads, writes=dst.spans)
+    node = replace(node, call_reads=spans_of(src) if block is not None else ())
     waits = not non_blocking or staged.nbytes >= PAGEABLE_WAITS
     state.issue(node, lambda: _move(target, staged), stream=stream, blocking=waits)
 
@@ -161,7 +162,7 @@ def _device_to_host(state: Machine, dst: torch.Tensor, src: DeviceTensor, non_bl
     block = state.heap.pinned.find(dst.data_ptr()) if dst.numel() else None
     source = src.plain()
     with torch._C._DisableTorchDispatch():
-        source.expand(dst.shape)
+        permuted = not keeps_order(dst, source.expand(dst.shape))
     if block is None or not (dst.is_contiguous() or one_block(dst, source)):
         _through_pageable(state, dst, src, block)
         return
@@ -172,7 +173,7 @@ def _device_to_host(state: Machine, dst: torch.Tensor, src: DeviceTensor, non_bl
         _land(target, source, spans)
         hostwatch.refresh(block, spans)
 
-    node = r.Node(kind="d2h", name="copy_", reads=src.spans, writes=spans)
+    node = r.Node(kind="d2h", name="copy_", reads=src.spans, writes=spans, permuted=permuted)
     stream = state.stream(src.block.device)
     _used(state, block, state.issue(node, land, stream=stream, blocking=not non_blocking))
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from racecheck.trace import records as r
+from racecheck.virtual.belonging import machine_of
 from racecheck.virtual.captures import START
 from racecheck.virtual.faults import cuda_error
 from racecheck.virtual.machine import machine
@@ -35,14 +36,15 @@ class Event:
             raise refuse("Event(interprocess=True)", _ONE_PROCESS)
         if external:
             raise refuse("Event(external=True)", "record it outside the capture, around the replay")
-        self.key = ("event", next(machine().event_names))
+        self._home = machine()
+        self.key = ("event", next(self._home.event_names))
         self.enable_timing = enable_timing
         self.work: Work | None = None
         self.capture: Any = None
         self._device: int | None = None
         self.position = START  # what it covers of a capture
         self._reached: list[float] = []  # the clock at its record, once that is done
-        self._dead = machine().heap.dead_events
+        self._dead = self._home.heap.dead_events
 
     @classmethod
     def from_ipc_handle(cls, device: Any, handle: Any) -> Event:
@@ -78,7 +80,7 @@ class Event:
 
     def record(self, stream: Stream | None = None) -> None:
         """Stand for all work issued to `stream` (default: current) so far."""
-        state = machine()
+        state = machine_of(self._home, "event")
         with state.lock:
             target = stream.state if stream is not None else state.stream()
             self._device = target.device
@@ -99,7 +101,7 @@ class Event:
 
     def wait(self, stream: Stream | None = None) -> None:
         """Later work on `stream` (default: current) follows the latest record before this call."""
-        state = machine()
+        state = machine_of(self._home, "event")
         with state.lock:
             target = stream.state if stream is not None else state.stream()
             if self.capture is not None:
@@ -126,7 +128,7 @@ class Event:
 
     def query(self) -> bool:
         """Is the work it stands for done? True orders the host after it; never recorded is True."""
-        state = machine()
+        state = machine_of(self._home, "event")
         with state.lock:
             self._refuse_captured()
             done = state.ask("event", self.key, self.work)
@@ -136,7 +138,8 @@ class Event:
 
     def synchronize(self) -> None:
         """The host waits for the work it stands for; at once if it was never recorded."""
-        state = machine()
+        state = machine_of(self._home, "event")
+        state.stand_back([self.work])
         with state.lock:
             self._refuse_captured()
             state.acquire("event", self.key, self.work)

@@ -26,9 +26,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from racecheck.errors import Inconclusive, RacecheckError, UsageError
+from racecheck.errors import DeadlockError, Inconclusive, RacecheckError, UsageError
 from racecheck.virtual.explorer import Explorer
 from racecheck.virtual.token import token_of
+from racecheck.words import counted
 
 Program = Callable[[], Any]
 
@@ -65,9 +66,11 @@ class Exploration:
         shown = list(self.outcomes.items())
         if len(shown) > 1:
             told = "; ".join(f"{outcome!r:.200} with lag {token!r}" for outcome, token in shown[:2])
-            raise AssertionError(f"{len(shown)} outcomes, depending on the schedule: {told}")
+            raise AssertionError(f"{counted(len(shown), 'outcome')}, depending on the schedule: {told}")
         if not self.complete:
-            raise Inconclusive(f"{self.schedules} schedules were not all; give explore() a higher limit")
+            raise Inconclusive(
+                f"cut short after {counted(self.schedules, 'schedule')}; give explore() a higher limit"
+            )
         return shown[0][0]
 
 
@@ -81,11 +84,15 @@ def explore(program: Program, *, devices: int = 1, limit: int = 10_000, polls: i
     happen is not explored. Memory: 16 bytes for each state.
 
     Raises:
-        UsageError: `limit` or `polls` is below one, the program returns something else, or it did
-            not do the same again on the same path.
+        UsageError: `limit` or `polls` is no number from 1, `program` is no function, or it returns
+            something else, or it did not do the same again on the same path.
     """
-    if limit < 1 or polls < 1:
-        raise UsageError("explore() needs limit and polls of at least 1")
+    if any(not isinstance(number, int) or number < 1 for number in (limit, polls)):
+        raise UsageError(
+            f"explore() needs limit and polls of at least 1, not {limit!r:.40} and {polls!r:.40}"
+        )
+    if not callable(program):
+        raise UsageError(f"explore() needs a function without arguments, not {program!r:.40}")
     explorer = Explorer(polls)
     simplest: dict[Hashable, tuple[int, ...]] = {}
     schedules, more = 0, True
@@ -117,7 +124,7 @@ def _run(program: Program, explorer: Explorer, devices: int) -> Hashable:
             outcome = _plain(program())
     except Exception as error:
         explorer.check()
-        if isinstance(error, RacecheckError) and not isinstance(error, AssertionError):
+        if isinstance(error, RacecheckError) and not isinstance(error, (AssertionError, DeadlockError)):
             raise
         outcome = Raised(type(error).__name__, str(error).partition("\n")[0])
     explorer.check()

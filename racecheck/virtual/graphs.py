@@ -15,6 +15,7 @@ from typing import Any
 
 from racecheck.trace import emit, listening, thread_name
 from racecheck.trace import records as r
+from racecheck.virtual.belonging import machine_of
 from racecheck.virtual.captures import START, Capture, Plan
 from racecheck.virtual.faults import cuda_error, raise_fault
 from racecheck.virtual.machine import machine
@@ -37,7 +38,8 @@ class CUDAGraph:
 
     def __init__(self, keep_graph: bool = False) -> None:
         self._keep = keep_graph
-        self.name = f"graph {next(machine().graph_names)}"
+        self._home = machine()
+        self.name = f"graph {next(self._home.graph_names)}"
         self._last: Work | None = None  # its latest launch
         self._last_stream: Hashable = None
         self._plan: Plan | None = None
@@ -46,7 +48,7 @@ class CUDAGraph:
 
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global", **_: Any) -> None:
         """Start capturing what is issued to the current stream."""
-        state = machine()
+        state = machine_of(self._home, "graph")
         with state.lock:
             stream = state.stream()
             if self._plan is not None:
@@ -79,7 +81,7 @@ class CUDAGraph:
         Raises:
             RuntimeError: a call that a capture forbids was made inside it.
         """
-        state = machine()
+        state = machine_of(self._home, "graph")
         with state.lock:
             capture = self._capture
             if capture is None:
@@ -129,7 +131,7 @@ class CUDAGraph:
         Raises:
             RuntimeError: nothing was captured, or the stream is capturing.
         """
-        state = machine()
+        state = machine_of(self._home, "graph")
         with state.lock:
             if self._plan is None:
                 raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
@@ -148,7 +150,7 @@ class CUDAGraph:
 
     def _follow_last_launch(self, stream: StreamState) -> None:
         """Two launches of one executable graph never overlap: CUDA orders them, whatever their streams."""
-        state = machine()
+        state = machine_of(self._home, "graph")
         if self._last is not None and self._last_stream != stream.key:
             state.order(r.StreamWait, event=("launch", self.name), stream=stream.key)
             state.scheduler.put(stream.queue, None, (self._last,))

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from racecheck.exact.attribute import attribute, changes
+from racecheck.exact.attribute import attribute, changes, silent_write
 from racecheck.exact.handler import Fault
 from racecheck.exact.protector import Protector
-from racecheck.trace import caller, emit, listening, thread_name
+from racecheck.trace import caller, emit, listening, thread_name, thread_phrase
 from racecheck.trace import records as r
+from racecheck.trace.context import known_name
 from racecheck.virtual.device_memory import Block, GraphPool
 from racecheck.virtual.memory import POISON, PinnedBlock, PinnedMemory
 
@@ -35,9 +36,9 @@ class Heap:
 
     def __init__(self, machine: Machine, exact: bool) -> None:
         self._machine = machine
-        self._freed: deque[tuple[Block | PinnedBlock, str]] = deque()  # and the thread that let go of it
+        self._freed: deque[tuple[Block | PinnedBlock, str | None]] = deque()  # and by whom
         self._closed = False
-        self._deferred: list[tuple[Block, str]] = []
+        self._deferred: list[tuple[Block, str | None]] = []
         self.dead_events: deque[Hashable] = deque()
         self.pinned = PinnedMemory(self.note_free)
         self._protector = Protector() if exact else None
@@ -70,9 +71,12 @@ class Heap:
         return tensor
 
     def note_free(self, block: Block | PinnedBlock) -> None:
-        """A tensor died, perhaps inside the garbage collector: deal with it at the next call."""
+        """A tensor died, perhaps inside the garbage collector: deal with it at the next call.
+
+        A thread without a name (it ends, perhaps after its context) gets none for that: names are counted.
+        """
         if not self._closed:
-            self._freed.append((block, thread_name()))
+            self._freed.append((block, known_name()))
 
     def close(self) -> None:
         """The context is over: lift all protection, and let go of memory, but of tensors somebody holds."""
@@ -103,18 +107,25 @@ class Heap:
             if self._protector is not None:
                 self._protector.disarm((block.lo, block.hi))
 
-    def poll(self) -> None:
+    def poll(self, ended: str = "") -> None:
         """Report host writes that nobody announced: faults, and staged bytes that differ from what the
         trace knows.
+
+        They came before the caller's line; or, where the program makes no call here, before what `ended`
+        says.
         """
-        machine = self._machine
-        since, machine.polled_at = machine.polled_at, caller()
+        here = caller()
+        if here == r.NOWHERE and not ended:
+            ended = f"{thread_phrase()} went on"
+        since = self._machine.polled_at
+        if not ended:
+            self._machine.polled_at = here
         faults = self._protector.take() if self._protector is not None else ()
         for block in self.watched:
             own = [fault for fault in faults if block.lo <= fault.address < block.hi]
             changed = self._changes(block)
             if own or changed:
-                self._report(own, changed, since)
+                self._report(own, changed, since, ended)
 
     @staticmethod
     def _changes(block: PinnedBlock) -> tuple[r.Span, ...]:
@@ -126,7 +137,9 @@ class Heap:
         known[:] = now
         return changed
 
-    def _report(self, faults: list[Fault], changed: tuple[r.Span, ...], since: r.Loc | None) -> None:
+    def _report(
+        self, faults: list[Fault], changed: tuple[r.Span, ...], since: r.Loc | None, ended: str
+    ) -> None:
         if not listening():
             return
         writes, nobodys = attribute(faults, changed)
@@ -134,7 +147,7 @@ class Heap:
             who = fault.thread or ""
             emit(r.HostAccess(thread=who, loc=fault.loc, mark=fault.mark, writes=spans, how="page"))
         if nobodys:
-            self._machine.tell(r.HostAccess, writes=nobodys, how="bytes", since=since)
+            emit(silent_write(nobodys, since, ended))
 
     def reclaim(self) -> None:
         """Give back what died since the last call, each block in the order of its stream."""
@@ -153,7 +166,7 @@ class Heap:
             else:
                 self._free(block, thread)
 
-    def _free(self, block: Block, thread: str) -> None:
+    def _free(self, block: Block, thread: str | None) -> None:
         machine = self._machine
         lasts = [machine.streams[key].queue.last for key in block.other_streams]
         uses = tuple(last for last in lasts if last is not None)
@@ -163,6 +176,10 @@ class Heap:
         if owner is not None and owner.capture is None and not uses:
             data = block.bytes.data
             if listening():
-                emit(r.Free(thread=thread, span=block.bytes.span, stream=owner.key, loc=caller()))
+                emit(
+                    r.Free(
+                        thread=thread or thread_name(), span=block.bytes.span, stream=owner.key, loc=caller()
+                    )
+                )
             machine.scheduler.put(owner.queue, lambda: data.fill(POISON))
         machine.devices[block.device].memory.give_back(block, uses)

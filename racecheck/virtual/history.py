@@ -13,7 +13,7 @@ Addresses enter nowhere: blocks are counted in the order in which they first cam
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -44,6 +44,15 @@ class History:
         """The host learned the bytes of `spans`."""
         for lo, hi in spans:
             self.learn(ctypes.string_at(lo, hi - lo))
+
+    def reading(self, spans: Iterable[Span], run: Callable[[], None]) -> Callable[[], None]:
+        """`run`, work that the host waits for: it tells the host what the bytes of `spans` are then."""
+
+        def told() -> None:
+            self.read(spans)
+            run()
+
+        return told
 
     def took(self, data: np.ndarray, *, pinned: bool) -> None:
         """An allocation got the block whose bytes are `data`."""

@@ -54,6 +54,7 @@ def host_operation(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
         result = func(*args, **kwargs)
     for block in blocks:
         refresh(block, [(lo, hi) for lo, hi in writes if block.lo <= lo < block.hi])
+    _let_device_on(state, blocks)
     return result
 
 
@@ -62,7 +63,14 @@ def host_read(state: Machine, tensor: torch.Tensor) -> None:
     block = state.heap.pinned.find(tensor.data_ptr())
     if block is not None:
         state.heap.poll()
+        _let_device_on(state, [block])
         state.tell(r.HostAccess, reads=spans_of(tensor))
+
+
+def _let_device_on(state: Machine, blocks: list[PinnedBlock]) -> None:
+    """Between two accesses of the host to memory that it shares with the device, copies may land."""
+    if any(block.snapshot is not None for block in blocks):
+        state.scheduler.progress()
 
 
 def _note(

@@ -7,8 +7,9 @@ number below `options`, and 0 always stands for nothing special. Two kinds are a
     SWITCH   at every traced call, while other threads could run: 0 goes on, k runs the k-th other thread;
              where a thread waits or ends and several could run: 0 runs the next in order, k the k-th after
 
-`eager` retires at once, `latest` only when something forces it (the worst legal case for host memory),
-`seed:N` at random. A list of decisions is taken in order, and 0 once it is used up, so a shorter list and
+`eager` retires at once, `latest` only when something forces it, `seed:N` at random. Under `latest` a thread
+that waits for the device forces it only when no other thread can run: the worst legal case for host memory,
+across threads too. A list of decisions is taken in order, and 0 once it is used up, so a shorter list and
 smaller numbers are a simpler run; `d1.` and a few letters spell a list (`token_of`). A list, like a seed,
 reproduces its run exactly.
 """
@@ -48,9 +49,10 @@ class Eager:
 
 
 class Latest:
-    """Nothing retires before it must; threads switch only when they must."""
+    """Nothing retires before it must; threads switch only when they must, and before they wait for it."""
 
     name = "latest"
+    device_last = True  # a thread that waits for the device lets all others go first
 
     def decide(self, kind: str, options: int) -> int:
         """Never."""
@@ -75,7 +77,7 @@ class Listed:
     def __init__(self, decisions: Iterable[int]) -> None:
         self._decisions = tuple(decisions)
         self._next = 0
-        if any(decision < 0 for decision in self._decisions):
+        if any(not isinstance(decision, int) or decision < 0 for decision in self._decisions):
             raise UsageError("a decision is a whole number from 0; 0 means nothing special")
 
     @property
@@ -92,7 +94,7 @@ class Listed:
 
 
 class Recording:
-    """Another lag, and the decisions it made: `decisions` replays the run, also after a seed."""
+    """The decisions of another lag, and nothing but those: `decisions` replays the run, also after a seed."""
 
     def __init__(self, lag: Lag) -> None:
         self._lag = lag
@@ -109,6 +111,28 @@ class Recording:
         return self.decisions[-1]
 
 
+class Checked:
+    """A lag of somebody else's, whose answers are looked at."""
+
+    def __init__(self, lag: Lag) -> None:
+        self._lag = lag
+        self.name = getattr(lag, "name", type(lag).__name__)
+
+    def decide(self, kind: str, options: int) -> int:
+        """What that lag says.
+
+        Raises:
+            UsageError: it is none of the answers.
+        """
+        answer = self._lag.decide(kind, options)
+        if not isinstance(answer, int) or not 0 <= answer < options:
+            raise UsageError(
+                f"lag {self.name!r:.40}: decide({kind!r}, {options}) returned {answer!r:.40}; "
+                f"it must return a whole number from 0 to {options - 1}"
+            )
+        return answer
+
+
 def as_lag(given: str | Sequence[int] | Lag) -> Lag:
     """`eager`, `latest`, `seed:N`, a token, a list of decisions, or an object with `decide`.
 
@@ -117,7 +141,14 @@ def as_lag(given: str | Sequence[int] | Lag) -> Lag:
     """
     if isinstance(given, str):
         return _spelt(given)
-    return Listed(cast("Sequence[int]", given)) if isinstance(given, Sequence) else given
+    if isinstance(given, Sequence):
+        return Listed(cast("Sequence[int]", given))
+    if isinstance(given, type) or not callable(getattr(given, "decide", None)):
+        raise UsageError(
+            f"a lag is a name, a token, a list of decisions or an object with decide(kind, options), "
+            f"not {given!r:.40}"
+        )
+    return given if isinstance(given, (Eager, Latest, Seeded, Listed, Recording)) else Checked(given)
 
 
 def _spelt(given: str) -> Lag:
@@ -127,7 +158,7 @@ def _spelt(given: str) -> Lag:
         return Latest()
     if given.startswith("d1."):
         return Listed(decisions_of(given))
-    match = re.fullmatch(r"seed:(\d{1,18})", given)
+    match = re.fullmatch(r"seed:([0-9]{1,18})", given)
     if match is None:
         raise UsageError(
             f"lag {given!r} is not known; write eager, latest, seed:N with N a whole number, "

@@ -29,6 +29,15 @@ def cpu_like(layout: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         return torch.empty_strided(layout.shape, layout.stride(), dtype=dtype)
 
 
+def keeps_order(dst: torch.Tensor, src: torch.Tensor) -> bool:
+    """Do both have their elements in the same order of addresses? Their shapes are equal."""
+    orders = [
+        sorted((dim for dim, size in enumerate(t.shape) if size != 1), key=lambda dim: -t.stride()[dim])
+        for t in (dst, src)
+    ]
+    return orders[0] == orders[1]
+
+
 def one_block(dst: torch.Tensor, src: torch.Tensor) -> bool:
     """Is the copy one stretch of bytes to another: the same dtype and the same dense layout?"""
     if dst.dtype != src.dtype or dst.shape != src.shape:

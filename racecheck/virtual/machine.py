@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from racecheck.trace import caller, current_mark, emit, listening, thread_name
+from racecheck.trace import caller, current_mark, emit, listening, thread_name, thread_phrase
 from racecheck.trace import records as r
 from racecheck.virtual.baton import Baton
 from racecheck.virtual.captures import Capture
@@ -92,22 +92,33 @@ class Machine:
                 self.refuse_in_capture(capture)
             capture.add(stream, node, run, caller())
             return None
+        if blocking:
+            self.stand_back([stream.queue.last])
         self.heap.reclaim()
         if blocking:
             self.heap.poll()  # what was written before the wait must not be taken for written after it
         self.tell(r.DeviceOp, stream=stream.key, node=node, blocking=blocking)
+        if blocking and self.history is not None:
+            run = self.history.reading(node.reads, run)
         work = self.scheduler.put(stream.queue, run)
         if blocking:
+            self._begin_wait()
             self.scheduler.force(work)
-            if self.history is not None:
-                self.history.read(node.reads)
             raise_fault(self)
         self.scheduler.progress()
         return work
 
+    def stand_back(self, works: Iterable[Work | None]) -> None:
+        """The calling thread, about to wait for `works`, is late: if the lag says so, others go first."""
+        last = getattr(self.scheduler.lag, "device_last", False)
+        if last and self.baton.crowded and not all(work is None or work.done for work in works):
+            with self.lock.let_go():
+                self.baton.stand_back()
+
     def acquire(self, scope: str, target: Hashable, work: Work | None, how: str = "sync") -> None:
         """The host waits for `work` (None with scope "device": for everything) and learns it is done."""
         self.heap.poll()
+        self._begin_wait()
         if scope == "device":
             self.scheduler.force_all()
         elif work is not None:
@@ -115,6 +126,12 @@ class Machine:
         self.order(r.Acquire, scope=scope, target=target, how=how)
         raise_fault(self)
         self.scheduler.progress()
+
+    def _begin_wait(self) -> None:
+        """The lag may choose an order of streams before a wait forces its own."""
+        self.scheduler.choose_order()
+        if self.history is not None:
+            self.history.learn("waits")  # so that the choice after the wait is another than the one before
 
     def ask(self, scope: str, target: Hashable, work: Work | None) -> bool:
         """Is `work` done? The host learns it. Asked again and again, the device gets there: a GPU would."""
@@ -138,13 +155,14 @@ class Machine:
 
     def order(self, record: type[r.Record], /, **fields: Any) -> None:
         """Tell something that orders: silent host writes up to here come before it."""
-        self.heap.poll()
+        self.heap.poll(_ending(record, fields.get("name")))
         self.tell(record, **fields)
 
     def tell(self, record: type[r.Record], /, **fields: Any) -> None:
         """Emit a record of the calling thread, if anyone listens."""
         if listening():
-            emit(record(thread=thread_name(), loc=caller(), mark=current_mark(), **fields))
+            loc = fields.pop("loc", None) or caller()
+            emit(record(thread=thread_name(), loc=loc, mark=current_mark(), **fields))
 
     def refuse_in_capture(self, concerns: Capture | None = None) -> None:
         """Raise CUDA's error for a host wait or query while a capture is open; it becomes invalid.
@@ -157,6 +175,12 @@ class Machine:
             for capture in broken:
                 capture.error = CAPTURE_ERROR
             raise cuda_error(CAPTURE_ERROR)
+
+
+def _ending(record: type[r.Record], name: Hashable) -> str:
+    """What ends with this record, in words: the calling thread, or nothing."""
+    is_end = record is r.Signal and isinstance(name, tuple) and name[:1] == ("end",)
+    return f"{thread_phrase()} ended" if is_end else ""
 
 
 _current: Machine | None = None

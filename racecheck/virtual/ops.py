@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from racecheck.errors import UnsupportedOperation
+from racecheck.errors import UnsupportedOperation, UsageError
 from racecheck.virtual.substitutes import SUBSTITUTES
 
 aten = torch.ops.aten
@@ -109,8 +109,18 @@ def register(operator: Any, cpu_function: Callable[..., Any]) -> None:
 
     Besides device tensors (at least one) the operator may be given pinned CPU tensors: it uses them in place
     when it retires, as a kernel uses mapped host memory (zero copy). The pinned pool does not wait for it.
+
+    Raises:
+        UsageError: `operator` names none, or `cpu_function` cannot be called.
     """
+    if not isinstance(operator, (str, torch._ops.OpOverload)) or not callable(cpu_function):
+        raise UsageError(
+            "register() needs an overload or its name, and a function, "
+            f"not {operator!r:.40} and {cpu_function!r:.40}"
+        )
     name = operator if isinstance(operator, str) else operator.name()
+    if "::" not in name:
+        raise UsageError(f'register() needs a name with its namespace, as "mylib::gather", not {name!r:.40}')
     _registered[name.removesuffix(".default")] = cpu_function
     for func in [func for func in _infos if func.name().removesuffix(".default") == name]:
         del _infos[func]

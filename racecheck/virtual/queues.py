@@ -94,6 +94,14 @@ class Scheduler:
                 return
             self._retire(ready[choice - 1])
 
+    def choose_order(self) -> None:
+        """Let the lag retire what it wants to when several streams have work.
+
+        Of a single stream nothing is left to choose: the last call chose how much of it is done by now.
+        """
+        if sum(bool(queue.items) for queue in self.queues) > 1:
+            self._let_retire()
+
     def force(self, work: Work | None) -> None:
         """Retire `work` and just what must retire before it."""
         needed = [work] if work is not None else []

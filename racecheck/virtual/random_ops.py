@@ -2,7 +2,8 @@
 
 A GPU fixes its random numbers when the kernel is launched (a Philox offset), not when it runs. So the
 device's generator advances at the call, and the work that retires later draws from the state of the
-call. A replay advances anew, as CUDA graphs do.
+call. A capture advances nothing, each launch of its graph does: the first one draws what a call in the place
+of the capture would have drawn.
 
 How far to advance is found by running the call on ones, for it may not wait for its operands. That is exact
 unless the amount drawn depends on their values: `poisson`, `binomial`, gamma and Dirichlet sampling draw
@@ -25,14 +26,17 @@ from racecheck.virtual.raw import run_raw
 class Draw:
     """One random call: the state it draws from, and the way to run it again from there."""
 
-    def __init__(self, info: OpInfo, source: torch.Generator, args: Any, kwargs: Any) -> None:
+    def __init__(
+        self, info: OpInfo, source: torch.Generator, args: Any, kwargs: Any, *, captured: bool
+    ) -> None:
         self._info = info
         self._source = source
         self._args = [torch.ones_like(arg) if isinstance(arg, torch.Tensor) else arg for arg in args]
         self._kwargs = {
             k: torch.ones_like(v) if isinstance(v, torch.Tensor) else v for k, v in kwargs.items()
         }
-        self._advance()
+        if not captured:
+            self._advance()
 
     def renewed(self) -> Draw:
         """The same call again, as a replay makes it: from the generator's present state."""
@@ -68,7 +72,8 @@ def draw(state: Machine, info: OpInfo, given: Arguments) -> Draw:
         generator = args[info.generator]
     index = state.device_index if given.device is None else given.device
     source = generator if generator is not None else state.devices[index].generator
-    return run_raw(Draw, (info, source, args, given.kwargs), {})  # type: ignore[no-any-return]
+    captured = state.stream(index).capture is not None
+    return run_raw(Draw, (info, source, args, given.kwargs), {"captured": captured})  # type: ignore[no-any-return]
 
 
 def _with_generator(position: int, generator: torch.Generator, args: Any, kwargs: Any) -> tuple[Any, Any]:

@@ -31,6 +31,7 @@ _PREFIXES = ("", "high-", "higher-", "highest-")
 class StreamState:
     """One stream of a device. `key` names it in traces; `legacy` is the default stream."""
 
+    home: Machine
     key: Hashable
     queue: Queue
     device: int
@@ -52,7 +53,7 @@ class Device:
     def __init__(self, machine: Machine, index: int) -> None:
         self.index = index
         self.memory = DeviceMemory(index, machine.heap.note_free)
-        self.generator = Generator(f"cuda:{index}")
+        self.generator: Generator = Generator(f"cuda:{index}")
         self.generator.manual_seed(torch.initial_seed() & (2**63 - 1))
         self.default = self._stream(machine, 0, 0)
         self.pools: dict[int, list[StreamState]] = {}
@@ -86,6 +87,6 @@ class Device:
     def _stream(self, machine: Machine, number: int, priority: int) -> StreamState:
         where = f"{self.index}." if self.index else ""
         key = f"{where}{LEGACY}" if number == 0 else f"{where}{_PREFIXES[-priority]}{number}"
-        stream = StreamState(key, machine.scheduler.new_queue(), self.index, number, priority)
+        stream = StreamState(machine, key, machine.scheduler.new_queue(), self.index, number, priority)
         machine.streams[key] = stream
         return stream

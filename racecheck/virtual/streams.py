@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from racecheck.virtual.belonging import machine_of
 from racecheck.virtual.events import Event
 from racecheck.virtual.indices import check_device, device_index, index_of
 from racecheck.virtual.machine import machine
@@ -32,41 +33,43 @@ class Stream:
             raise refuse("Stream(stream_ptr=)", _NO_HANDLE)
         owner = machine().devices[index_of(device if stream_id is None else device_index)]
         if stream_id is None:
-            self.state = owner.pooled_stream(max(HIGHEST, min(0, priority)))
+            self._state = owner.pooled_stream(max(HIGHEST, min(0, priority)))
         else:
-            self.state = owner.stream_of(stream_id)
+            self._state = owner.stream_of(stream_id)
 
     @classmethod
     def of(cls, state: StreamState) -> Stream:
         """The stream object for `state`."""
         self = cls.__new__(cls)
-        self.state = state
+        self._state = state
         return self
+
+    @property
+    def state(self) -> StreamState:
+        """What the open machine knows of the stream.
+
+        Raises:
+            RuntimeError: it is a stream of another context.
+        """
+        machine_of(self._state.home, "stream")
+        return self._state
 
     @property
     def device(self) -> torch.device:
         """The stream's device."""
-        return torch.device("cuda", self.state.device)
+        return torch.device("cuda", self._state.device)
 
     @property
     def device_index(self) -> int:
         """The index of the stream's device."""
-        return self.state.device
+        return self._state.device
 
     @property
     def cuda_stream(self) -> int:
         """A handle, 0 for the default stream: good for comparing, there is no cudaStream_t behind it."""
-        return self.state.id
+        return self._state.id
 
-    @property
-    def stream_id(self) -> int:
-        """The same as `cuda_stream`."""
-        return self.state.id
-
-    @property
-    def native_handle(self) -> int:
-        """The same as `cuda_stream`."""
-        return self.state.id
+    stream_id = native_handle = cuda_stream
 
     @property
     def device_type(self) -> int:
@@ -83,7 +86,7 @@ class Stream:
     @property
     def priority(self) -> int:
         """From 0 down to -3, the highest."""
-        return self.state.priority
+        return self._state.priority
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
@@ -117,6 +120,7 @@ class Stream:
     def synchronize(self) -> None:
         """The host waits for all work issued to this stream so far."""
         state = machine()
+        state.stand_back([self.state.queue.last])
         with state.lock:
             state.refuse_in_capture(self.state.capture)
             state.acquire("stream", self.state.key, self.state.queue.last)
@@ -134,10 +138,10 @@ class Stream:
         self._context.__exit__(*error)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Stream) and other.state is self.state
+        return isinstance(other, Stream) and other._state is self._state
 
     def __hash__(self) -> int:
-        return hash(self.state)
+        return hash(self._state)
 
     def __repr__(self) -> str:
         return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
@@ -209,6 +213,7 @@ def set_stream(stream: Stream | None) -> None:
 def synchronize(device: Any = None) -> None:
     """`torch.cuda.synchronize`: the host waits for everything on `device` (default: the current one)."""
     state = machine()
+    state.stand_back(queue.last for queue in state.scheduler.queues)
     with state.lock:
         state.refuse_in_capture()
         index = device_index(device)

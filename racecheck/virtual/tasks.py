@@ -39,6 +39,7 @@ class Task:
         self.expired = False
         self.doomed: str | None = None  # the story of a deadlock, to be raised
         self.idle = False  # a pool's worker without work: nobody misses it in a deadlock
+        self.yields = False  # READY, but every other thread that can run goes first
         self.ended = False  # GONE because it came to its end
 
     def wait(self, key: object, waits: str, where: Loc, deadline: float | None) -> None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from racecheck.trace import records as r
-from racecheck.trace.locks import HostThreads, known_thread
+from racecheck.trace.locks import HostThreads, known_thread, line_or
 from racecheck.virtual.guard import MachineLock
 from racecheck.virtual.machine import Machine, open_machine
 from racecheck.virtual.starting import Started, pool_worker, serves_others
@@ -46,12 +46,12 @@ class ScheduledThreads(HostThreads):
         """Told at the next call: this may run inside the garbage collector."""
         self._machine.heap.dead_events.append(name)
 
-    def tell(self, record: type[r.Signal | r.Await], name: Hashable) -> None:
+    def tell(self, record: type[r.Signal | r.Await], name: Hashable, other: r.Loc = r.NOWHERE) -> None:
         """Tell it after the silent host writes so far; the baton stays where it is."""
         state = self._machine
         if state is open_machine() and known_thread():
             with state.lock.kept():
-                state.order(record, name=name)
+                state.order(record, name=name, loc=line_or(other))
 
     # -- locks ---------------------------------------------------------------------------------
 

@@ -1,18 +1,14 @@
-"""Whose turn it is: the threads of the contexts, who may run, and the wait for one's turn."""
+"""Whose turn it is: the threads of the contexts, who may run, and what becomes of those who cannot."""
 
 from __future__ import annotations
 
-import warnings
-from _thread import RLock
+from _thread import RLock, get_ident
 from time import monotonic
 
 from racecheck.errors import DeadlockError
 from racecheck.virtual.lag import SWITCH, Lag
 from racecheck.virtual.strangers import Strangers
 from racecheck.virtual.tasks import State, Task, deadlock_story
-
-#: Seconds of patience once a run is no longer reproducible.
-SHORT = 0.02
 
 
 class Unwound(SystemExit):
@@ -22,13 +18,11 @@ class Unwound(SystemExit):
 class Turns:
     """The threads, and who of them runs. What needs the mutex says so."""
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self) -> None:
         self.crowded = False  # is there more than one thread?
         self.clock = 0.0  # virtual seconds
         self.skipped = 0.0  # how many of them did not pass for real
         self.keepers: dict[object, Task] = {}  # who holds a lock
-        self._patience = patience
-        self._reproducible = True
         self._tasks: list[Task] = []  # in the order in which they came
         self._known: dict[int, Task] = {}  # by thread identifier
         self._strangers = Strangers(self._known)
@@ -37,7 +31,6 @@ class Turns:
         self._holder: Task | None = None
         self._idle_since: float | None = None  # real seconds, while nobody can run
         self._calls = 0  # traced calls so far
-        self._warning: str | None = None
 
     # -- who is there, under the mutex ---------------------------------------------------------
 
@@ -68,13 +61,29 @@ class Turns:
             if self._holder is None:
                 self._settle()
 
+    # -- fork: the mutex is held meanwhile -----------------------------------------------------
+
+    def before_fork(self) -> None:
+        """The process is about to fork."""
+        self._mutex.acquire()
+
+    def after_fork(self, child: bool) -> None:
+        """It has; a child has only the thread that forked."""
+        if child:
+            me = self._known.get(get_ident())
+            for task in [task for task in self._tasks if task is not me]:
+                self._forget(task)
+            self._settle()
+        self._mutex.release()
+
     # -- choosing, under the mutex -------------------------------------------------------------
 
     def _ready(self) -> list[Task]:
-        """The threads that may run; those of an outer context only if none of the inner can."""
+        """The threads that may run; those of an outer context, and those that yield, if no others can."""
         ready = [task for task in self._tasks if task.state is State.READY]
         top = max((task.level for task in ready), default=0)
-        return [task for task in ready if task.level == top]
+        inner = [task for task in ready if task.level == top]
+        return [task for task in inner if not task.yields] or inner
 
     def _decide(self, options: int) -> int:
         return self._levels[-1][0].decide(SWITCH, options) if options > 1 and self._levels else 0
@@ -147,67 +156,3 @@ class Turns:
         if self._idle_since is not None:
             self.clock += monotonic() - self._idle_since
             self._idle_since = None
-
-    # -- waiting, without the mutex ------------------------------------------------------------
-
-    def _await_turn(self, task: Task) -> None:
-        """The calling thread is `task`; it returns when it holds the baton, or was let go."""
-        interrupt: KeyboardInterrupt | None = None
-        seen: object = None
-        while self._holder is not task and task.state is not State.GONE:
-            try:
-                if not task.gate.acquire(timeout=self._look_up_after(task)):
-                    seen = self._look_up(task, seen)
-            except KeyboardInterrupt as error:
-                if interrupt is not None:
-                    raise
-                interrupt = error
-                self._give_up_waiting(task)
-        if interrupt is not None:
-            raise interrupt
-        if self._warning is not None:
-            text, self._warning = self._warning, None
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
-
-    def _give_up_waiting(self, task: Task) -> None:
-        with self._mutex:
-            task.ready()
-            if self._holder is None:
-                self._pass_on(task)
-
-    def _look_up_after(self, task: Task) -> float:
-        """Real seconds until `task` has to look whether its turn will ever come."""
-        if self._idle_since is None or task.deadline is None:
-            return self._patience
-        return max(0.0, min(self._patience, task.deadline - self.clock))
-
-    def _look_up(self, task: Task, seen: object) -> object:
-        """`task` has waited long; what it saw goes to its next look."""
-        with self._mutex:
-            if self._holder is None:
-                self._note_idle_time()
-                first = self._earliest()
-                if first is not None and first.deadline is not None and first.deadline <= self.clock:
-                    self._expire(first)
-                self._pass_on(task)
-                return None
-            now = (self._holder.number, self._calls)
-            others = any(t.state is State.READY and t is not self._holder for t in self._tasks)
-            if now == seen and (others or self._earliest() is not None):
-                self._go_on_without(self._holder)
-            return now
-
-    def _go_on_without(self, stuck: Task) -> None:
-        """The holder makes no traced call: somebody else goes on."""
-        if self._reproducible:
-            self._reproducible = False
-            where = stuck.stands()
-            self._warning = (
-                f"{stuck.name} has made no traced call for {self._patience:g} s, at "
-                f"{where.file}:{where.line}; other threads go on, and from here on this run cannot be "
-                "reproduced. Wait through threading, queue or concurrent.futures objects made inside "
-                "virtual_cuda(), or give it more patience"
-            )
-            self._patience = min(self._patience, SHORT)
-        stuck.state = State.AWAY
-        self._pass_on(stuck)

@@ -13,7 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from racecheck.trace.locks import Lock
-from racecheck.trace.threads import original, replaced, replaces, traced_threads
+from racecheck.trace.replacing import Patch, original, replaced, replaces
+from racecheck.trace.threads import traced_threads
 from racecheck.virtual.lag import Lag
 from racecheck.virtual.threads import ScheduledThreads
 from racecheck.virtual.workers import modes
@@ -64,7 +65,8 @@ def scheduled(threads: ScheduledThreads, lag: Lag) -> Iterator[None]:
         threads.baton.close()
 
 
-def _patches(threads: ScheduledThreads) -> list[tuple[Any, str, Any]]:
+def _patches(threads: ScheduledThreads) -> list[Patch]:
+    """On top of those of `traced_threads`."""
     now = _time_of_waits(threads)
     return [
         (threading, "_allocate_lock", lambda: Waiter(threads)),
@@ -73,9 +75,9 @@ def _patches(threads: ScheduledThreads) -> list[tuple[Any, str, Any]]:
         (futures, "time", SimpleNamespace(monotonic=now)),
         (time, "sleep", _sleep(threads, original(time, "sleep"))),
         *((time, name, _clock(threads, original(time, name))) for name in _CLOCKS),
-        (threading.Event, "is_set", _is_set(threads)),
+        (threading.Event, "is_set", _is_set(threads, threading.Event.is_set)),
         (threading.Thread, "is_alive", _is_alive(threads, original(threading.Thread, "is_alive"))),
-        (pool._WorkItem, "run", _work(threads, original(pool._WorkItem, "run"))),
+        (pool._WorkItem, "run", _work(threads, pool._WorkItem.run)),
         (pool, "_global_shutdown_lock", Waiter(threads)),
     ]
 
@@ -105,13 +107,14 @@ def _sleep(threads: ScheduledThreads, real: Callable[[float], None]) -> Callable
     return sleep
 
 
-def _is_set(threads: ScheduledThreads) -> Callable[[threading.Event], bool]:
+def _is_set(threads: ScheduledThreads, told: Callable[..., bool]) -> Callable[[threading.Event], bool]:
     """`Event.is_set`: asked again and again, it lets others go on."""
 
+    @replaces(original(threading.Event, "is_set"))
     def is_set(self: threading.Event) -> bool:
         if not self._flag:  # type: ignore[attr-defined]
             threads.rest()
-        return self._flag  # type: ignore[attr-defined, no-any-return]
+        return told(self)
 
     return is_set
 
@@ -124,12 +127,12 @@ def _is_alive(threads: ScheduledThreads, real: Callable[[Any], bool]) -> Callabl
     return is_alive
 
 
-def _work(threads: ScheduledThreads, real: Callable[..., None]) -> Callable[..., None]:
+def _work(threads: ScheduledThreads, told: Callable[..., None]) -> Callable[..., None]:
     """A piece of a pool's work, whose worker may be older than the context."""
 
-    @replaces(real)
+    @replaces(original(pool._WorkItem, "run"))
     def run(self: Any, *args: Any) -> None:
         with threads.visiting(), modes():
-            real(self, *args)
+            told(self, *args)
 
     return run

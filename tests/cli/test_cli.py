@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -89,8 +90,8 @@ def test_help_names_every_option(run: Run) -> None:
         (["run", "scenarios", "--steps", "9" * 5000], "will not do; write a whole number from 1 to 1000000"),
         (["run", "scenarios", "--seed", "-1"], "--seed: '-1' will not do; write a whole number from 0 to"),
         (["run", "scenarios", "--seed", "1.5"], "--seed: '1.5' will not do; write a whole number from 0"),
-        (["run", "scenarios", "--lag", "foo"], "--lag: 'foo' is not a lag; write latest, eager or seed:N"),
-        (["run", "scenarios", "--lag", "seed:"], "--lag: 'seed:' is not a lag; write latest, eager or"),
+        (["run", "scenarios", "--lag", "foo"], "--lag: 'foo' is not a lag; write latest, eager, seed:N"),
+        (["run", "scenarios", "--lag", "seed:"], "--lag: 'seed:' is not a lag; write latest, eager, seed:N"),
         (["run", "scenarios", "--device", "tpu"], "--device: 'tpu' is not known; write one of virtual, cuda"),
         (["run", "scenarios", "--device", "cude"], "--device: 'cude' is not known; did you mean cuda?"),
         (["run", "scenarios", "--runner", "mian"], "--runner: 'mian' is not known; did you mean main?"),
@@ -205,6 +206,20 @@ def test_what_racecheck_itself_complains_of_is_one_line(run: Run, monkeypatch: p
 
     monkeypatch.setattr(cli, "run_row", complain)
     assert run("run", "scenarios") == (2, "", "aten.foo: not carried; avoid it\n")
+
+
+def test_a_trace_that_cannot_be_written_to_its_end_is_not_blamed_on_stdout(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk may be full long after the file was opened."""
+
+    def fill_the_disk(*_: Any) -> Row:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(cli, "run_row", fill_the_disk)
+    code, out, err = run("run", "scenarios", "--slots", "1", "--runner", "main", "--trace", "t.jsonl")
+    wrong = "racecheck run: --trace t.jsonl: cannot be written (No space left on device); name another file\n"
+    assert (code, out, err) == (2, "", wrong)
 
 
 def test_an_interrupt_is_quiet(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,6 +134,41 @@ def test_a_damaged_trace_is_judged_only_when_asked(run):
     assert err.startswith("race.jsonl:6: ends in the middle")
 
 
+@pytest.mark.parametrize(
+    ("command", "remedy"),
+    [
+        ("check", "--partial judges what comes before it"),
+        ("syncs", "`racecheck check --partial` judges what comes before it"),
+        ("convert", "`racecheck check --partial` judges what comes before it"),
+    ],
+)
+def test_the_remedy_for_damage_is_one_that_the_command_has(run, command, remedy):
+    """Only `check` has --partial; the others name it."""
+    run("convert", "race.litmus", "race.jsonl")
+    whole = Path("race.jsonl").read_text()
+    target = ("y.litmus",) if command == "convert" else ()
+    damage = {"ends in the middle of a record": whole[:-30], "is not a line of JSON": whole + "x\n"}
+    damage["is a record of the unknown type 'x'"] = whole + '{"record":"x"}\n'
+    for what, text in damage.items():
+        Path("cut").write_text(text)
+        code, out, err = run(command, "cut", *target)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert what in err
+        assert err.endswith(f"; {remedy}\n")
+
+
+@pytest.mark.parametrize("text", ["[scenario]\nname = 'x'\n", "# prose\n", "{\n", '{"format":', "[1]\n", ""])
+@pytest.mark.parametrize("command", ["check", "check --partial", "syncs", "convert"])
+def test_what_is_no_trace_is_called_so(run, command, text):
+    """A scenario, a report: no part of it can be judged."""
+    Path("other.toml").write_text(text)
+    target = ("y.litmus",) if command == "convert" else ()
+    code, out, err = run(*command.split(), "other.toml", *target)
+    assert (code, out) == (2, "")
+    told = 'is not a trace; the first line must be {"format": "racecheck-trace/1"}'
+    assert err == f"other.toml:1: {told if text else 'is empty; a trace starts with its format line'}\n"
+
+
 def test_a_trace_that_contradicts_itself_names_the_line(run):
     """A replay of a graph that was never captured."""
     lines = ['{"format": "racecheck-trace/1"}', '{"record":"replay","thread":"m","graph":"g","stream":"s"}']
@@ -174,7 +209,48 @@ def test_stale_has_no_litmus_form(run):
     run("convert", "stale.litmus", "stale.jsonl")
     code, _, err = run("convert", "stale.jsonl", "back.litmus")
     assert code == 2
-    assert "a stale operand has no litmus form" in err
+    assert err == (
+        "stale.jsonl:5: a stale operand, made at stale.litmus:4, has no litmus form; "
+        "judge the trace itself (racecheck check), or record one without stale.litmus:4\n"
+    )
+
+
+def _node(**more):
+    return {"kind": "kernel", "reads": [[0, 8]], "writes": [[64, 72]], **more}
+
+
+def _work(**more):
+    return {"record": "device_op", "thread": "m", "stream": "s", "node": _node(**more)}
+
+
+_LABEL = {"record": "label", "thread": "m", "span": [0, 8], "value": "a"}
+_WANT = {"record": "want", "thread": "m", "span": [200, 208], "value": "a"}
+_WRITE = {"record": "host_access", "thread": "m", "writes": [[0, 8]]}
+UNSAYABLE = {
+    "a write that leaves some of its bytes as they are": [
+        _WRITE, _LABEL, _work(partial=True),
+    ],
+    "a label that does not follow the write of just its bytes": [_LABEL],
+    "a want that the next operation does not read": [_WANT, _work()],
+    "a want that nothing follows": [_WANT],
+    "work that reads several places at any time": [_work(reads=[], any_reads=[[0, 8]])],
+    "a graph with branches": [
+        {"record": "capture", "thread": "m", "graph": "g", "nodes": [_node(), _node()], "after": [[], []]},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", UNSAYABLE)
+def test_what_has_no_litmus_form_is_told_with_its_file_and_line(run, what):
+    """And with something that can be done about it: a shorter trace may have such a record too."""
+    records = [{"format": "racecheck-trace/1"}, *UNSAYABLE[what]]
+    Path("a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    code, out, err = run("convert", "a.jsonl", "back.litmus")
+    assert (code, out, Path("back.litmus").exists()) == (2, "", False)
+    assert err == (
+        f"a.jsonl:{len(records)}: {what} has no litmus form; "
+        "judge the trace itself (racecheck check), or record one without it\n"
+    )
 
 
 def test_run_writes_its_trace(run, tmp_path):

@@ -41,7 +41,7 @@ def test_every_program_says_what_its_schedules_show(run):
     code, out = run("race.litmus", "safe.litmus", "ranks.litmus")
     assert code == 0
     lines = [line.strip() for line in out.splitlines()]
-    assert lines[1].startswith("device: 4 schedules; wrong bytes with lag d1.")
+    assert lines[1].startswith("device: 7 schedules; wrong bytes with lag d1.")
     assert lines[1].endswith("in line 5: h2d to D")
     assert lines[3] == "device: 4 schedules, one outcome"
     assert lines[5] == "device: cannot be written in PyTorch: collectives: one process has no other ranks"
@@ -52,7 +52,7 @@ def test_wrong_bytes_without_a_race_are_exit_1(run, monkeypatch):
     monkeypatch.setattr(Stream, "synchronize", lambda self: None)
     code, out = run("safe.litmus")
     assert code == 1
-    assert "FAIL: 4 schedules; wrong bytes" in out
+    assert "FAIL: 7 schedules; wrong bytes" in out
 
 
 def test_json_has_the_schedules(run):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from programs import Program, span
 
+from racecheck.detect.clocks import REMEMBERED
 from racecheck.errors import TraceError
 from racecheck.trace import records as r
 
@@ -196,3 +197,14 @@ def test_guard_is_transitive():
     """What a use had seen is seen by the next owner too."""
     program = Program().alloc("P").write("Q", thread="t").h2d("P", "D", thread="t")
     assert not verdict(program.alloc("P", guarded=True).write("Q"))
+
+
+def test_two_threads_that_tell_each_other_are_asked_once_each():
+    """More hand-overs than are remembered: what ordered them is still found, and the search ends."""
+    program = Program().alloc("P").alloc("D", "device").write("P", thread="a").h2d("P", "D", thread="a")
+    program.record("e", thread="a").sync("e", "b")
+    for _ in range(3 * REMEMBERED):
+        program.signal("x", "b").await_("x", "a").signal("y", "a").await_("y", "b")
+    evidence = program.write("P", thread="a").judge().evidence
+    assert evidence.rewrites == 1
+    assert sum(evidence.buffers["P"].ordered_by.values()) == 1

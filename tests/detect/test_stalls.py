@@ -138,3 +138,17 @@ def test_a_ring_as_long_as_the_step():
     detector = ring(8, layers=8, steps=3).judge()
     assert detector.verdict == "clean"
     assert detector.evidence.stalls == []
+
+
+@pytest.mark.parametrize("copies", [False, True], ids=["it only reads", "it queues copies of results"])
+def test_a_thread_that_fetches_results_holds_nothing_up(copies):
+    """Another thread issues the work, and does not wait: only who waits and then issues is held."""
+    program = Program()
+    for step in range(3):
+        program.at(step).op("s", writes="D", thread="gpu").record("e", thread="gpu")
+        if copies:
+            program.op("d2h", "d2h", "D", "P", thread="fetch")
+        program.record("e", "d2h" if copies else "s", "fetch").sync("e", "fetch").read("P", thread="fetch")
+    assert program.judge().evidence.stalls == []
+    program.op("s", writes="D", thread="fetch")
+    assert program.judge().evidence.stalls

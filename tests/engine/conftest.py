@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from threading import Event
 
 import pytest
 
 from racecheck.engine import Batch, Engine, EngineConfig, Parts, Request, preset
-from racecheck.engine.results import Results
 from racecheck.virtual import virtual_cuda
 
 Tokens = dict[str, list[tuple[int, ...] | bytes]]
@@ -22,24 +19,6 @@ Make = Callable[..., list[Request]]
 RUNNERS = ("main", "piecewise", "eager")
 #: Segments of a medium, for requests that bring one.
 SEGMENTS = {"text": [()], "audio": [(4, 16), (8, 4, 8), (8,)], "vision": [(8, 16), (16, 8, 8), (8,)]}
-
-
-class LateResults(Results):
-    """The D2H thread gets its turn only when the GPU thread waits for it: late, and legal."""
-
-    def __init__(self, *args):
-        super().__init__(*args)
-        self._asked = defaultdict(Event)
-
-    def fetch(self, batch, place, lease):
-        """Not before anybody asks."""
-        self._asked[batch.step].wait()
-        return super().fetch(batch, place, lease)
-
-    def wait_oldest(self, gone):
-        """Asks."""
-        self._asked[self.oldest().step].set()
-        return super().wait_oldest(gone)
 
 
 @cache
@@ -126,12 +105,6 @@ def serve() -> Serve:
 def config() -> Callable[..., EngineConfig]:
     """`config_of`."""
     return config_of
-
-
-@pytest.fixture
-def late() -> Parts:
-    """An engine whose D2H thread is late."""
-    return Parts(results=LateResults)
 
 
 @pytest.fixture(scope="session")

@@ -74,10 +74,14 @@ def test_one_slot_races_where_walks_are_moved(make, config, runner):
     assert raced(verdict) == (sampler if runner == "piecewise" else DECODER | {"attention.eager"})
 
 
-def test_too_few_slots_for_the_run_ahead_race(make, config, late):
-    """Two slots race at run-ahead two."""
-    verdict, _, _ = judge(make, config, run_ahead=2, slots=2, parts=late)
-    assert raced(verdict) >= OUTER | REGION
+@pytest.mark.parametrize("lag", ["latest", "eager", "seed:1"])
+@pytest.mark.parametrize("model", ["qwen3-tts", "orpheus"])
+def test_too_few_slots_for_the_run_ahead_race(make, config, serve, model, lag):
+    """Two slots race at run-ahead two, however quick the result thread; a late device reads wrong plans."""
+    verdict, tokens, _ = judge(make, config, model, lag=lag, run_ahead=2, slots=2)
+    assert raced(verdict) >= (OUTER | REGION if model == "qwen3-tts" else DECODER)
+    serial = serve(make(14, model=model), model=model, run_ahead=0, lag="eager")
+    assert (tokens != serial) == (lag == "latest")
 
 
 def test_unequal_slot_counts_meet(make, config):

@@ -194,9 +194,11 @@ def test_names_that_differ_are_an_error_on_every_rank() -> None:
 def test_most_ranks_are_right() -> None:
     """Of three the odd one is named, also if it is rank 0; of two rank 0 is right."""
     x, a = Call("x"), Call("a")
-    assert "rank 1 calls 'a' at ?:0; rank 0 skips it" in str(difference(7, {0: x, 1: a, 2: a}))
-    assert "rank 0 calls 'x' at ?:0; rank 1 skips it" in str(difference(7, {0: x, 1: a}))
-    assert "rank 1 calls 'a' at ?:0; rank 0 skips it and has left" in str(difference(7, {0: Gone(x), 1: a}))
+    assert "rank 1 calls 'a' at an unknown line; rank 0 skips it" in str(difference(7, {0: x, 1: a, 2: a}))
+    assert "rank 0 calls 'x' at an unknown line; rank 1 skips it" in str(difference(7, {0: x, 1: a}))
+    assert "rank 1 calls 'a' at an unknown line; rank 0 skips it and has left" in str(
+        difference(7, {0: Gone(x), 1: a})
+    )
     assert difference(7, {0: x, 1: x}) is None
     assert difference(7, {0: Gone(x), 1: Gone()}) is None
 

@@ -129,6 +129,18 @@ def test_unknown_walks_name_the_known_ones(config):
         Engine(config("orpheus", walks={"x": "eager"}))
 
 
+def test_a_walk_needs_a_shape(config):
+    """Pictures are prefilled alone: without a packed graph of one request there is none for them."""
+    spec = config("qwen3-omni").spec
+    limits = replace(spec.thinker.limits, prefill_requests=(4,))
+    spec = replace(spec, thinker=replace(spec.thinker, limits=limits))
+    with (
+        virtual_cuda(lag="eager"),
+        pytest.raises(UsageError, match=r"^thinker.prefill_vision has no bucket; "),
+    ):
+        Engine(EngineConfig(spec=spec))
+
+
 def test_unknown_presets_name_the_known_ones():
     """The message lists what there is."""
     with pytest.raises(UsageError, match="known are: qwen3-tts tiny, orpheus tiny"):

@@ -25,7 +25,7 @@ def batch_of(make, *shares, step=0, walk="talker.prefill"):
 
 def built(resource, label="eager", slots=2):
     """`resource`, opened for one label and built."""
-    resource.open(label, "eager", slots)
+    resource.open(label, "eager", slots, ())
     resource.build()
     return resource
 
@@ -127,7 +127,7 @@ def test_a_layout_is_fixed_when_it_is_declared(make):
 def test_buffers_have_their_names(kv):
     """Findings call staged buffers by these names; an attention wrapper has one for each label."""
     attention = Attention("attention", EXTENT, kv, torch.float32)
-    attention.open("talker.decode", "main", 3)
+    attention.open("talker.decode", "main", 3, ())
     resources = (kv, built(attention), built(Position("position", EXTENT)), sampler_of())
     names = [buffer.name for resource in resources for buffer in resource.buffers]
     assert names == [

@@ -55,15 +55,15 @@ def test_items_are_frames_and_sound(serial, make, model):
 
 @pytest.mark.parametrize("lag", LAGS)
 @pytest.mark.parametrize(("run_ahead", "slots"), [(1, 2), (1, 3), (2, 3)])
-def test_enough_slots_give_the_serial_tokens(serve, make, reference, lag, run_ahead, slots, late):
+def test_enough_slots_give_the_serial_tokens(serve, make, reference, lag, run_ahead, slots):
     """With run_ahead + 1 slots or more, any legal lateness gives the tokens of the serial engine."""
-    assert serve(make(), lag=lag, run_ahead=run_ahead, slots=slots, parts=late) == reference
+    assert serve(make(), lag=lag, run_ahead=run_ahead, slots=slots) == reference
 
 
 @pytest.mark.parametrize("runner", ["main", "piecewise", "eager"])
-def test_one_slot_changes_tokens_on_a_late_device(serve, make, reference, runner, late):
+def test_one_slot_changes_tokens_on_a_late_device(serve, make, reference, runner):
     """One slot in any one runner: a step reads the next step's layout, and its tokens change."""
-    assert serve(make(), lag="latest", slots={runner: 1}, parts=late) != reference
+    assert serve(make(), lag="latest", slots={runner: 1}) != reference
 
 
 @pytest.mark.parametrize("runner", ["main", "piecewise", "eager"])
@@ -72,9 +72,9 @@ def test_one_slot_goes_unnoticed_on_a_prompt_device(serve, make, reference, runn
     assert serve(make(), lag="eager", slots={runner: 1}) == reference
 
 
-def test_two_slots_are_too_few_for_run_ahead_two(serve, make, reference, late):
+def test_two_slots_are_too_few_for_run_ahead_two(serve, make, reference):
     """The bound is run_ahead + 1, not two."""
-    assert serve(make(), lag="latest", run_ahead=2, slots=2, parts=late) != reference
+    assert serve(make(), lag="latest", run_ahead=2, slots=2) != reference
 
 
 def test_a_request_gets_the_same_tokens_alone(serve, make, reference):

@@ -57,11 +57,35 @@ def test_check_says_ok_or_wrong(run, monkeypatch):
     assert "WRONG: error on NoGraphError was expected, not clean" in out
 
 
+def test_check_says_where_a_fault_does_not_apply(run):
+    """Nothing was put to the test there but the twin."""
+    code, out, _ = run("faults", "alias-lease", "--check", "--scenario", "orpheus")
+    assert code == 0
+    assert "  orpheus     does not apply; twin clean\n" in out
+    assert out.endswith("\n1 of 1 cell is as the catalogue says\n")
+
+
+@pytest.mark.parametrize("name", list(CATALOGUE))
+def test_story_and_repair_end_as_all_others_do(name):
+    """A story is sentences; a repair is the rest of one, to which the page and the list put the end."""
+    fault = find(name)
+    assert fault.story[0].isupper()
+    assert fault.story.endswith(".")
+    assert not fault.story.endswith("..")
+    assert not fault.repair.endswith((".", " "))
+    assert fault.repair[:1].islower()
+    assert f"Repair: {fault.repair}.\n" in PAGE
+    assert f"{fault.repair}.." not in PAGE
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
         (("faults", "nope"), "there is no fault 'nope'"),
         (("faults", "--scenario", "orpheus"), "--scenario is for --check"),
+        (("faults", "--seed", "3"), "--seed is for --check; write --check with it"),
+        (("faults", "--seed", "0"), "--seed is for --check; write --check with it"),
+        (("faults", "pair-key", "--lag", "eager"), "--lag is for --check; write --check with it"),
         (("faults", "--check", "--scenario", "gpt"), "write one of qwen3-tts, orpheus, qwen3-omni"),
         (("faults", "--check", "--lag", "late"), "'late' is not a lag"),
         (("run", SCENARIO, "--fault", "alias-lease"), "does not apply to qwen3-tts"),

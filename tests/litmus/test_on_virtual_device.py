@@ -153,7 +153,7 @@ def test_a_query_that_is_answered_otherwise_is_another_execution():
     assert show(program(f"{body}pending / host_write P")).wrong
     impossible = show(program("query e -> pending"))
     assert impossible.right is None
-    assert str(impossible) == "1 schedules; none answers the queries as listed"
+    assert str(impossible) == "1 schedule; none answers the queries as listed"
 
 
 def test_a_limit_is_said():

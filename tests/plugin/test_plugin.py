@@ -93,7 +93,7 @@ def test_options_reach_the_rows(project: pytest.Pytester) -> None:
     ("option", "value", "wrong"),
     [
         ("--race-device", "tpu", "--race-device: 'tpu' is not known; write virtual or cuda"),
-        ("--race-lag", "soon", "--race-lag: 'soon' is not a lag; write latest, eager or seed:N*"),
+        ("--race-lag", "soon", "--race-lag: 'soon' is not a lag; write latest, eager, seed:N*"),
         ("--race-seed", "x", "--race-seed: 'x' will not do; write a whole number from 0 to 4294967295"),
         ("--race-seed", "-1", "--race-seed: '-1' will not do; write a whole number from 0 to 4294967295"),
     ],

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 
 from samples import make_evidence, make_finding, make_row, make_stall
 
@@ -59,6 +60,7 @@ def test_a_finding_has_both_accesses_and_what_would_order_them() -> None:
         "device": True,
         "location": {"file": "engine/sampler.py", "line": 88, "function": "stage"},
         "since": None,
+        "ended": None,
         "step": 4,
         "phase": "plan",
         "resource": "sampler",
@@ -154,6 +156,14 @@ def test_a_write_found_by_comparing_bytes_names_both_ends() -> None:
         "line": 3,
         "function": "f",
     }
+
+
+def test_a_write_before_something_ended_says_what() -> None:
+    """No call of the program came after it."""
+    since = Loc("engine/plan.py", 3, "f")
+    second = replace(make_finding().second, loc=since, since=since, ended="thread worker ended")
+    report = as_dict(Report([make_row("race", findings=[make_finding(second=second)])]))
+    assert report["findings"][0]["accesses"][1]["ended"] == "thread worker ended"
 
 
 def test_a_row_says_what_its_slots_cost() -> None:

@@ -11,10 +11,13 @@ from samples import SCENARIO, write_scenario
 
 from racecheck.errors import ScenarioError
 from racecheck.report import Row
+from racecheck.scenario.engines import EngineSettings, serve
 from racecheck.scenario.load import ScenarioFile, load
 from racecheck.scenario.run import Overrides, References, check, plan_rows, run_row
 
 ENGINE = '''\
+import sys
+import numpy
 import torch
 from racecheck.staging import PinnedBuffer, slot_cost
 
@@ -72,6 +75,73 @@ class Wrong(Engine):
 class Dies(Engine):
     def run(self, requests, steps, on_step):
         return {}[7]
+
+
+class Returns(Engine):
+    def __init__(self, settings, returned, cost=()):
+        self.returned, self.cost = returned, cost
+
+    def run(self, requests, steps, on_step):
+        return self.returned
+
+    def costs(self):
+        return self.cost
+
+
+class Mute(Exception):
+    def __str__(self):
+        raise ValueError
+
+
+class Guarded:
+    @property
+    def run(self):
+        raise RuntimeError("not now")
+
+
+def leaves(settings):
+    sys.exit(1)
+
+
+class LeavesLater(Engine):
+    def run(self, requests, steps, on_step):
+        sys.exit("enough")
+
+
+def mute(settings):
+    raise Mute
+
+
+def guarded(settings):
+    return Guarded()
+
+
+def number(settings):
+    return Returns(settings, {"r0": 5})
+
+
+def nothing(settings):
+    return Returns(settings, {"r0": [None]})
+
+
+def floats(settings):
+    return Returns(settings, {"r0": [(1, 1.5)]})
+
+
+def numbered(settings):
+    return Returns(settings, {7: [(1,)]})
+
+
+def several(settings):
+    return Returns(settings, {"r0": [(torch.ones(2, dtype=torch.int64),)]})
+
+
+def foreign(settings):
+    return Returns(settings, {"r0": [(torch.tensor(3), numpy.int64(4))], "r1": (b"sound",)})
+
+
+def priceless(settings):
+    return Returns(settings, {}, [None])
 '''
 
 
@@ -80,6 +150,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     """Where the engine lies; forgotten afterwards."""
     path = list(sys.path)
     (tmp_path / "foreign_engine.py").write_text(ENGINE)
+    (tmp_path / "leaving_engine.py").write_text("import sys\nsys.exit(1)\n")
     yield tmp_path
     sys.path[:] = path
     sys.modules.pop("foreign_engine", None)
@@ -128,6 +199,7 @@ def test_its_lines_are_named_wherever_it_lies(folder: Path) -> None:
             "two cannot be called with the settings alone (missing a required argument: 'more",
         ),
         ("foreign_engine:torch", "torch cannot be called"),
+        ("leaving_engine:build", "leaving_engine cannot be imported (SystemExit: 1)"),
     ],
 )
 def test_what_cannot_be_found_is_one_line(folder: Path, engine: str, wrong: str) -> None:
@@ -141,13 +213,23 @@ def test_what_cannot_be_found_is_one_line(folder: Path, engine: str, wrong: str)
 @pytest.mark.parametrize(
     ("engine", "wrong"),
     [
-        ("broken", "the factory raised ValueError: no such model, at "),
+        ("broken", "the factory raised ValueError: no such model, at foreign_engine.py:"),
         (
             "listed",
             "the factory returned a list, which has no run(requests, steps, on_step); return an object",
         ),
         ("Wrong", "run() returned an int among the tokens of r0; return tuples of whole numbers, or bytes"),
-        ("Dies", "run() raised KeyError: 7, at "),
+        ("Dies", "run() raised KeyError: 7, at foreign_engine.py:"),
+        ("leaves", "the factory raised SystemExit: 1, at "),
+        ("LeavesLater", "run() raised SystemExit: enough, at "),
+        ("mute", "the factory raised Mute, at "),
+        ("guarded", "the factory raised RuntimeError: not now, at "),
+        ("number", "run() returned an int as the tokens of r0; return a list"),
+        ("nothing", "run() returned None among the tokens of r0; return tuples of whole numbers"),
+        ("floats", "run() returned a float among the tokens of r0; return tuples of whole numbers"),
+        ("several", "run() returned a tuple among the tokens of r0; return tuples of whole numbers"),
+        ("numbered", "run() returned tokens of an int; return a dictionary by request id"),
+        ("priceless", "costs() returned None in its list; make each by racecheck.staging.slot_cost"),
     ],
 )
 def test_what_fails_is_one_line(folder: Path, engine: str, wrong: str) -> None:
@@ -156,6 +238,16 @@ def test_what_fails_is_one_line(folder: Path, engine: str, wrong: str) -> None:
         run(scenario(folder, f"foreign_engine:{engine}"), 2)
     assert f"small.toml:4: engine: {wrong}" in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert str(folder) not in str(caught.value).partition(", at ")[2]
+
+
+def test_any_whole_numbers_will_do(folder: Path) -> None:
+    """They are plain ones from here on, which a report can show."""
+    file = scenario(folder, "foreign_engine:foreign")
+    settings = EngineSettings(model="any", preset="tiny", run_ahead=0, slots={}, walks={}, seed=0)
+    tokens, costs = serve(file, settings, [], 1, None)
+    assert (tokens, costs) == ({"r0": [(3, 4)], "r1": [b"sound"]}, [])
+    assert {type(number) for number in tokens["r0"][0]} == {int}
 
 
 def test_its_vocabulary_must_be_given(folder: Path) -> None:

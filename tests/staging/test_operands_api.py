@@ -261,6 +261,33 @@ def test_conversions_and_clones_carry_one_label():
     assert stale(audited(run)) == []
 
 
+@pytest.mark.parametrize(
+    ("to_device", "source", "target"),
+    [
+        (True, lambda t: t.t(), lambda t: t),  # gathered, and goes through pageable memory
+        (False, lambda t: t.t(), lambda t: t),
+        (True, lambda t: t, lambda t: t.t()),  # scattered by the device
+        (True, lambda t: t.view(2, 2, 4).transpose(0, 1), lambda t: t.view(2, 2, 4)),
+        (False, lambda t: t.view(2, 2, 4).transpose(0, 1), lambda t: t.view(2, 2, 4)),
+    ],
+)
+def test_a_copy_that_turns_its_bytes_round_carries_no_parts(to_device, source, target):
+    """Which bytes lie where the order of addresses does not tell: a label of all of them stays, no other."""
+
+    def run(whole: bool) -> None:
+        sides = [torch.zeros(4, 4).pin_memory(), torch.zeros(4, 4, device="cuda")]
+        src, dst = sides if to_device else reversed(sides)
+        for row in range(4):
+            racecheck.holds(src[row], "plan" if whole else f"row {row}")
+        target(dst).copy_(source(src), non_blocking=True)
+        torch.cuda.synchronize()
+        racecheck.wants(dst if whole else dst[1], "plan" if whole else "row 1")
+
+    assert stale(audited(lambda: run(whole=True))) == []
+    (told,) = stale(audited(lambda: run(whole=False)))
+    assert told.endswith("needs row 1 and finds nothing that anybody labelled")
+
+
 def test_a_write_through_numpy_comes_before_the_label():
     """It is found by its bytes, and not only after the label that describes it."""
 
@@ -340,7 +367,25 @@ def test_records_say_where_and_in_which_step():
     said = [record for record in audit.trace if isinstance(record, (Label, Want))]
     assert [type(record) for record in said] == [Label, Want]
     assert {(record.loc.function, record.mark.step, record.thread) for record in said} == {("run", 7, "main")}
-    assert [record.span[1] - record.span[0] for record in said] == [64, 64]
+    assert [record.span[1] - record.span[0] for record in said] == [16, 64]
+
+
+def fewer_rows(wanted: int | None) -> None:
+    """Two steps of three and two rows in one slot of four; the consumer reads `wanted` rows, or all."""
+    rows = racecheck.PinnedBuffer("rows", (4,), torch.int64)
+    for step, count in enumerate((3, 2)):
+        lease = rows.lease(0)
+        lease.write(list(range(count)), holds=f"plan {step}")
+        lease.copy()
+        racecheck.wants(rows.device_view(0)[: count if wanted is None else wanted], f"plan {step}")
+        rows.wait_copied(0)
+
+
+def test_rows_that_were_not_written_hold_what_they_held():
+    """A bucket that is larger than its batch reads rows of an earlier step, unless padding was written."""
+    assert stale(audited(lambda: fewer_rows(None))) == []
+    told = stale(audited(lambda: fewer_rows(3)))
+    assert told == ["rows (device): the consumer needs plan 1 and finds plan 0"]
 
 
 def test_what_cannot_be_said():
@@ -350,6 +395,14 @@ def test_what_cannot_be_said():
         racecheck.holds(tensor, 7)
     with racecheck.audit(), pytest.raises(TypeError, match=r"^wants: \[1\] is no tensor; name the tensor"):
         racecheck.wants([1], "x")
+    for say in (racecheck.holds, racecheck.wants):
+        with (
+            racecheck.audit(),
+            pytest.raises(TypeError, match=r"nobody follows pageable .*; say it of the pin"),
+        ):
+            say(torch.zeros(4), "x")
+        with racecheck.audit():
+            say(torch.zeros(0), "nothing at all")
 
 
 def test_without_a_listener_nothing_happens():

@@ -6,14 +6,20 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import racecheck
+from racecheck.exact import protect
 from racecheck.trace import caller, location
 from racecheck.trace.location import relative
+from racecheck.trace.records import NOWHERE, Record
+
+PACKAGE = Path(racecheck.__file__).parent
 
 
 def make(path: Path) -> str:
@@ -91,12 +97,10 @@ def test_a_fingerprint_is_the_same_from_every_folder(tmp_path: Path) -> None:
 
 def test_the_standard_library_is_machinery() -> None:
     """A location is the line of the program that called it, not a line of Python's own."""
-    space: dict[str, Any] = {}
-    exec(compile("def call(f): return f()", json.__file__, "exec"), space)
-    found = space["call"](caller)
+    found = through(json.__file__)
     assert (found.file, found.function) == (
         "test_location.py",
-        "test_the_standard_library_is_machinery",
+        "through",
     )
 
 
@@ -106,3 +110,114 @@ def test_installed_packages_are_not_the_standard_library() -> None:
     for folder in ("site-packages", "dist-packages"):
         assert not location._is_machinery(f"{library}/{folder}/engine/plan.py")
         assert location._is_machinery(f"{library}/{folder}/torch/nn/module.py")
+
+
+def test_what_racecheck_does_for_a_caller_is_at_the_callers_line() -> None:
+    """Every public function that leaves records: they name this file, none of racecheck's own."""
+    import torch
+
+    with racecheck.virtual_cuda(), racecheck.audit() as audit:
+        buffer = racecheck.PinnedBuffer("rows", (4,), torch.int64)
+        lease = buffer.lease(0)
+        lease.write([1] * 4, holds="one")
+        device = lease.copy()
+        buffer.wants(0, "one")
+        lease.wait_copied()
+        racecheck.holds(device, "one")
+        racecheck.wants(device, "one")
+        racecheck.host_function(lambda: None, reads=[lease.host])
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            racecheck.host_function(lambda: None, writes=[lease.host])
+            device.add_(1)
+        graph.replay()
+    files = {record.loc.file for record in audit.trace}
+    files |= {loc.file for record in audit.trace for loc in getattr(record, "locs", ())}
+    assert {file for file in files if file.startswith("racecheck/")} == set()
+    assert len(audit.trace) > 10
+
+
+def through(file: str) -> Any:
+    """The location of a call that is made by code of `file`."""
+    space: dict[str, Any] = {}
+    exec(compile("def call(f): return f()", file, "exec"), space)
+    return space["call"](caller)
+
+
+@pytest.mark.parametrize("door", sorted(PACKAGE.glob("*.py")), ids=lambda path: path.name)
+def test_no_door_of_racecheck_is_anybodys_line(door: Path) -> None:
+    """The modules beside `racecheck/__init__.py` stand between the program and the machinery."""
+    assert through(str(door)).file == "test_location.py"
+
+
+@pytest.mark.parametrize("part", ["engine/results.py", "faults/slots.py", "scenario/reference.py"])
+def test_the_reference_engine_is_a_program(part: str) -> None:
+    """So is what runs it, and a fault in it: a finding names their lines."""
+    assert (PACKAGE / part).is_file()
+    assert through(str(PACKAGE / part)).file == f"racecheck/{part}"
+
+
+def _staged(call: Callable[[torch.Tensor, torch.Tensor], object]) -> list[Record]:
+    """What an audit records of `call(pinned, device)`."""
+    with racecheck.virtual_cuda(), racecheck.audit() as audit:
+        call(torch.zeros(4, pin_memory=True), torch.zeros(4, device="cuda"))
+        torch.cuda.synchronize()
+    return list(audit.trace)
+
+
+def _leased(pinned: torch.Tensor, device: torch.Tensor) -> None:
+    buffer = racecheck.PinnedBuffer("b", (4,), torch.float32)
+    lease = buffer.lease(0)
+    lease.write(torch.ones(4), holds="a")
+    lease.copy()
+    buffer.wants(0, "a")
+    buffer.wait_copied(0)
+
+
+def _delayed(pinned: torch.Tensor, device: torch.Tensor) -> None:
+    with racecheck.delays(lambda point: device.copy_(pinned, non_blocking=True)):
+        racecheck.host_delay("here")
+        device.copy_(pinned, non_blocking=True)
+
+
+def _marked(pinned: torch.Tensor, device: torch.Tensor) -> None:
+    with racecheck.mark(step=1):
+        device.copy_(pinned, non_blocking=True)
+
+
+def _audited(pinned: torch.Tensor, device: torch.Tensor) -> None:
+    with racecheck.audit():
+        device.copy_(pinned, non_blocking=True)
+        pinned.numpy()[:] = 1
+
+
+def _protected(pinned: torch.Tensor, device: torch.Tensor) -> None:
+    with protect([pinned]):
+        pinned.numpy()[:] = 1
+
+
+DOORS: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
+    "host_function": lambda pinned, device: racecheck.host_function(lambda: None, reads=[pinned]),
+    "holds": lambda pinned, device: racecheck.holds(pinned, "a"),
+    "wants": lambda pinned, device: racecheck.wants(pinned, "a"),
+    "PinnedBuffer": _leased,
+    "delays": _delayed,
+    "mark": _marked,
+    "audit": _audited,
+    "protect": _protected,
+}
+#: What records nothing of its own: types of results and errors, and what other doors here go through.
+PASSIVE = {"Audit", "Inconclusive", "Lease", "RaceFound", "host_delay", "virtual_cuda"}
+
+
+def test_every_public_name_is_tried() -> None:
+    """A new one must come to `DOORS`, or be passive."""
+    assert set(racecheck.__all__) == (set(DOORS) - {"protect"}) | PASSIVE
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_no_record_has_a_line_of_racecheck(door: str) -> None:
+    """Whatever is called, the line is the program's."""
+    records = _staged(DOORS[door])
+    assert len(records) > 2
+    assert {record.loc.file for record in records if record.loc != NOWHERE} == {"test_location.py"}

@@ -216,3 +216,40 @@ def test_a_thousand_contexts_leak_nothing():
     assert (machines, descriptors) == (before[0], before[2])
     assert things < before[1] + 500
     assert resident_mib() < memory + 50
+
+
+OLD = {
+    "enter a stream": lambda s, e, g: torch.cuda.stream(s).__enter__(),
+    "set a stream": lambda s, e, g: torch.cuda.set_stream(s),
+    "wait for a stream": lambda s, e, g: torch.cuda.current_stream().wait_stream(s),
+    "synchronise a stream": lambda s, e, g: s.synchronize(),
+    "ask a stream": lambda s, e, g: s.query(),
+    "record on a stream": lambda s, e, g: torch.cuda.Event().record(s),
+    "record_stream": lambda s, e, g: torch.zeros(1, device="cuda").record_stream(s),
+    "host function": lambda s, e, g: racecheck.host_function(print, stream=s),
+    "record an event": lambda s, e, g: e.record(),
+    "wait for an event": lambda s, e, g: e.wait(),
+    "synchronise an event": lambda s, e, g: e.synchronize(),
+    "ask an event": lambda s, e, g: e.query(),
+    "replay": lambda s, e, g: g.replay(),
+    "capture": lambda s, e, g: torch.cuda.graph(torch.cuda.CUDAGraph(), stream=s).__enter__(),
+    "capture into": lambda s, e, g: torch.cuda.graph(g).__enter__(),
+}
+
+
+@pytest.mark.parametrize("use", OLD)
+def test_streams_events_and_graphs_do_not_outlive_their_context(use):
+    """Work on a stream kept from an earlier context would wait for ever: it is refused, with the reason."""
+    with racecheck.virtual_cuda():
+        stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+        event, target = stream.record_event(), torch.zeros(1, device="cuda")
+        with torch.cuda.graph(graph):
+            target.add_(1)
+        with racecheck.virtual_cuda(), pytest.raises(RuntimeError, match="another virtual_cuda"):
+            OLD[use](stream, event, graph)
+        graph.replay()  # what was refused left no trace
+        event.synchronize()
+        assert target.item() == 1
+    assert "cuda:0" in repr(stream)  # showing it needs no context
+    with racecheck.virtual_cuda(), pytest.raises(RuntimeError, match="another virtual_cuda"):
+        OLD[use](stream, event, graph)

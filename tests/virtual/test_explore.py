@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import racecheck
-from racecheck.errors import Inconclusive, UnsupportedOperation, UsageError
+from racecheck.errors import DeadlockError, Inconclusive, UnsupportedOperation, UsageError
 from racecheck.virtual import Raised, explore
 from racecheck.virtual.history import History
 from racecheck.virtual.lag import SWITCH
@@ -341,7 +341,7 @@ def interpret(steps) -> tuple[object, ...]:
 def compare(steps) -> None:
     """`explore` and the plain enumeration find the same outcomes."""
     try:
-        outcomes, count = brute_force(lambda: interpret(steps), 150)
+        outcomes, count = brute_force(lambda: interpret(steps), 300)
     except TooMany:
         assume(False)
     found = explore(lambda: interpret(steps))
@@ -376,3 +376,85 @@ def test_a_state_that_leaves_something_out_loses_an_outcome(monkeypatch, owner, 
     monkeypatch.setattr(owner, forgotten, lambda self, *facts, **more: None)
     with pytest.raises(AssertionError):
         compare(steps)
+
+
+def _shared() -> tuple[torch.Tensor, torch.Tensor]:
+    pinned, device = torch.zeros(2, pin_memory=True), torch.ones(2, device="cuda")
+    torch.cuda.synchronize()
+    return pinned, device
+
+
+def host_reads_twice():
+    """The copy lands before, between or after two reads of the host."""
+    pinned, device = _shared()
+    pinned.copy_(device, non_blocking=True)
+    return pinned[0].item(), pinned[1].item()
+
+
+def host_lists_twice():
+    """The same, read past torch's operations."""
+    pinned, device = _shared()
+    pinned.copy_(device, non_blocking=True)
+    return pinned.tolist()[0], pinned.tolist()[0]
+
+
+def host_writes_and_puts_back():
+    """The copy may catch what the host wrote for a moment."""
+    pinned, device = _shared()
+    device.copy_(pinned, non_blocking=True)
+    pinned.add_(1)
+    pinned.sub_(1)
+    return device[0].item()
+
+
+def streams_in_any_order_after_the_host_looked():
+    """Nothing was done when the host looked; then a wait for both finds either order."""
+    done = []
+    for name in "ab":
+        racecheck.host_function(lambda name=name: done.append(name), stream=torch.cuda.Stream())
+    before = len(done)
+    torch.cuda.synchronize()
+    return before, *done
+
+
+BETWEEN = {
+    host_reads_twice: {(0, 0), (0, 1), (1, 1)},
+    host_lists_twice: {(0, 0), (0, 1), (1, 1)},
+    host_writes_and_puts_back: {0, 1},
+    streams_in_any_order_after_the_host_looked: {(n, *order) for n in (0, 1, 2) for order in ("ab", "ba")},
+}
+
+
+@pytest.mark.parametrize("program", BETWEEN, ids=lambda program: program.__name__)
+def test_the_device_gets_on_between_any_two_calls(program):
+    """Every place between two accesses of the host, and before a wait, is one where work may be done."""
+    found = explore(program)
+    assert set(found.outcomes) == BETWEEN[program]
+    assert found.complete
+    for outcome, token in found.outcomes.items():
+        with racecheck.virtual_cuda(token):
+            assert program() == outcome
+
+
+def test_a_deadlock_of_some_schedules_is_an_outcome():
+    """The others end well; the token leads into it."""
+
+    def program() -> int:
+        first, second = threading.Lock(), threading.Lock()
+
+        def other() -> None:
+            with first, second:
+                pass
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        with second, first:
+            pass
+        thread.join()
+        return 1
+
+    found = explore(program)
+    kinds = {getattr(outcome, "kind", outcome): token for outcome, token in found.outcomes.items()}
+    assert set(kinds) == {1, "DeadlockError"}
+    with pytest.raises(DeadlockError), racecheck.virtual_cuda(kinds["DeadlockError"]):
+        program()

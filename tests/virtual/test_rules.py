@@ -468,3 +468,19 @@ def test_a_large_pageable_copy_waits_by_accident(megabytes, expected):
     assert audit.verdict == expected
     roles = {sync.what: sync.role for sync in audit_syncs(audit.trace)}
     assert roles.get("blocking h2d") == (ACCIDENTAL if expected == "clean" else None)
+
+
+def test_capturing_draws_no_random_numbers():
+    """The launches draw what calls in their place would have: the offset moves at replay, not at capture."""
+    with racecheck.virtual_cuda():
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.manual_seed(3)
+        expected = [torch.rand(4, device="cuda").tolist() for _ in range(3)]
+        torch.cuda.manual_seed(3)
+        with torch.cuda.graph(graph):
+            drawn = torch.rand(4, device="cuda")
+        found = []
+        for _ in range(2):
+            graph.replay()
+            found.append(drawn.tolist())
+        assert [*found, torch.rand(4, device="cuda").tolist()] == expected

@@ -357,3 +357,15 @@ def test_clocks_and_sleep_are_restored():
         time.sleep(LONG)
         assert LONG <= time.monotonic() - start < 1.5 * LONG
     assert before == (time.sleep, time.monotonic, time.time, time.perf_counter, threading.Event.is_set)
+
+
+def test_an_idle_pool_of_an_earlier_context_wakes_nobody():
+    """A pool left open does not keep a later deadlock from being seen."""
+    with racecheck.virtual_cuda():
+        pool = concurrent.futures.ThreadPoolExecutor(1)
+        pool.submit(int).result()
+    try:
+        with racecheck.virtual_cuda(), pytest.raises(DeadlockError):
+            threading.Event().wait()
+    finally:
+        pool.shutdown()

@@ -63,7 +63,7 @@ class Resource:
         """Copies of the buffers: as many as the runner that uses most."""
         return max(self.needs.values(), default=1)
 
-    def open(self, label: str, runner: str, slots: int, buckets: Sequence[Shape]) -> None:
+    def open(self, label: str, runner: str, slots: int, buckets: Sequence[Shape] = ()) -> None:
         """Steps labelled `label` will be planned, by a runner that rotates through `slots`."""
         self.needs[runner] = max(slots, self.needs.get(runner, 1))
         self.labels[label] = () if label == EAGER else buckets
@@ -121,6 +121,10 @@ class Resource:
     def commit(self, step: int) -> None:
         """`step` is complete and waited for, or its plan was dropped."""
         del self._declared[step]
+
+    def abandon(self, step: int) -> None:
+        """`step` has failed: forget the layout, if it came to one."""
+        self._declared.pop(step, None)
 
     def release(self, request_id: str) -> None:
         """The request is gone and no step in flight uses it."""

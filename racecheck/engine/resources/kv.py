@@ -15,6 +15,7 @@ from torch import Tensor
 from racecheck.engine.models.spec import StackSpec
 from racecheck.engine.request import Batch, Entry
 from racecheck.engine.resources.base import Extent, Layout, Resource, padded
+from racecheck.staging import holds, named, wants
 
 # Padding rows must write and read somewhere: page 0 belongs to no request.
 SINK_PAGE = 0
@@ -47,6 +48,8 @@ class KV(Resource):
         self._cached: dict[str, int] = {}  # request -> positions of a prefix that it found
         self._users: Counter[int] = Counter()
         self._prefixes: dict[tuple[int, ...], int] = {}  # tokens from the start -> their last page
+        self._contents: dict[str, list[str]] = {}  # request -> what its pages hold, for racecheck
+        self._names: dict[int, str] = {}  # page -> what its latest owner keeps in it
 
     def build(self) -> None:
         """Stage the page lists and the write slots."""
@@ -67,6 +70,7 @@ class KV(Resource):
         shape = (self.num_pages * self.heads, self.page_size, stack.head_dim)
         self.keys = [torch.zeros(shape, dtype=dtype, device="cuda") for _ in range(stack.layers)]
         self.values = [torch.zeros(shape, dtype=dtype, device="cuda") for _ in range(stack.layers)]
+        self._views = named(self.keys[0], f"{self.name}.keys").view(self.num_pages, -1).unbind(0)
 
     @property
     def free_pages(self) -> int:
@@ -84,6 +88,10 @@ class KV(Resource):
             return None
         pages = shared + [self._free.popleft() for _ in range(needed)]
         self._pages[request_id] = pages
+        self._names |= {
+            page: f"page {at} of {request_id}" for at, page in enumerate(pages) if page not in shared
+        }
+        self._contents[request_id] = [self._names[page] for page in pages]
         self._users.update(pages)
         for at in range(len(shared), len(prompt) // self.page_size):
             self._prefixes.setdefault(tuple(prompt[: (at + 1) * self.page_size]), pages[at])
@@ -98,6 +106,7 @@ class KV(Resource):
         """Take back the pages of one request, unless others share them."""
         pages = self._pages.pop(request_id, [])
         self._cached.pop(request_id, None)
+        self._contents.pop(request_id, None)
         self._users.subtract(pages)
         free = {page for page in pages if not self._users[page]}
         self._free.extend(page for page in pages if page in free)
@@ -115,6 +124,23 @@ class KV(Resource):
             padded(indptr, self._extent.requests + 1, len(indices), torch.int32),
             padded(slots, self._extent.tokens, 0, torch.int64),  # offset 0 of the sink
         )
+
+    def expect(self, batch: Batch, label: str, slot: int) -> None:
+        """The pages are still the requests' own, or those of whoever computed the prefix that they share.
+
+        One layer tells for all, as all are addressed alike.
+        """
+        super().expect(batch, label, slot)
+        for entry in batch.entries:
+            for at in range(entry.start // self.page_size, -(-entry.end // self.page_size)):
+                holds(self.page(self._pages[entry.id][at]), self._contents[entry.id][at])
+        for entry in batch.entries:
+            for page, content in zip(self.pages_of(entry), self._contents[entry.id], strict=False):
+                wants(self.page(page), content)
+
+    def page(self, number: int) -> Tensor:
+        """A page of the first layer's keys."""
+        return self._views[number]
 
     def pages_of(self, entry: Entry) -> list[int]:
         """The pages of a request up to the last position of this step."""

@@ -11,6 +11,7 @@ from racecheck.engine.models.transformer import PagedAttend
 from racecheck.engine.resources.attention import Attention
 from racecheck.engine.resources.base import Extent
 from racecheck.engine.resources.kv import KV
+from racecheck.staging import named
 
 
 class LatentKV(KV):
@@ -22,6 +23,7 @@ class LatentKV(KV):
         self.latent: LatentSpec = stack.latent
         shape = (self.num_pages, self.page_size, stack.latent.rank + stack.latent.rope)
         self.caches = [torch.zeros(shape, dtype=dtype, device="cuda") for _ in range(stack.layers)]
+        self._views = named(self.caches[0], f"{self.name}.latent").unbind(0)
 
 
 class LatentAttention(Attention):

@@ -12,7 +12,7 @@ from racecheck.engine.models.spec import SamplingSpec
 from racecheck.engine.request import Batch, Request
 from racecheck.engine.resources.base import Extent, Layout, Resource, padded
 from racecheck.engine.resources.position import DUMMY_ROW
-from racecheck.staging import named
+from racecheck.staging import holds, named, wants
 
 
 class Draw(NamedTuple):
@@ -39,6 +39,8 @@ class Sampler(Resource):
         self._seen = named(
             torch.zeros(extent.rows, vocab, dtype=torch.bool, device="cuda"), f"{name}.rows.seen"
         )
+        states = (self._temperature, self._seed, self._seen)
+        self._states = list(zip(*(state.unbind(0) for state in states), strict=True))  # of each row
         self._true = torch.ones((), dtype=torch.bool, device="cuda")
         self._cells = noise_cells(groups, vocab)  # [groups, V]
 
@@ -51,11 +53,20 @@ class Sampler(Resource):
         self._temperature[row].fill_(request.temperature)
         self._seed[row].fill_(request.seed)
         self._seen[row].fill_(False)
+        for state in self._states[row]:
+            holds(state, _settings(request))
 
     def layout(self, batch: Batch) -> Layout:
         """The batch's rows, then the row of padding."""
         rows = [entry.row for entry in batch.entries]
         return (padded(rows, self._requests, self.padding_row(batch), torch.int64),)
+
+    def expect(self, batch: Batch, label: str, slot: int) -> None:
+        """The rows are those of the batch's requests, too."""
+        super().expect(batch, label, slot)
+        for entry in batch.entries:
+            for state in self._states[entry.row]:
+                wants(state, _settings(entry.request))
 
     def padding_row(self, batch: Batch) -> int:
         """Where the padding rows of a bucket read and write: a row that no request has."""
@@ -84,3 +95,7 @@ class Sampler(Resource):
         if penalty != 1.0:
             self._seen.index_put_((draw.rows, tokens), self._true)
         return tokens
+
+
+def _settings(request: Request) -> str:
+    return f"settings of {request.id}"

@@ -14,6 +14,7 @@ from racecheck.engine.request import Shape
 from racecheck.engine.resources import Resource
 from racecheck.engine.runners.base import Runner
 from racecheck.trace import mark
+from racecheck.words import counted
 
 
 class GraphKey(NamedTuple):
@@ -73,7 +74,8 @@ class GraphRunner(Runner):
                 return key
         have = ", ".join(f"{k.shape.requests} x {k.shape.tokens} in {k.slot}" for k in self.graphs)
         raise NoGraphError(
-            f"{self.walk.name}: no graph for {shape.requests} requests with {shape.tokens} tokens in slot "
+            f"{self.walk.name}: no graph for {counted(shape.requests, 'request')} with "
+            f"{counted(shape.tokens, 'token')} in slot "
             f"{slot}; captured (requests x tokens in slot): {have or 'none'}"
         )
 

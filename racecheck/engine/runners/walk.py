@@ -9,6 +9,7 @@ from torch import Tensor
 
 from racecheck.engine.request import Batch, Shape
 from racecheck.engine.resources import Resource
+from racecheck.errors import UsageError
 
 #: The forward up to the region: (shape, label, slot) -> what the region reads, each [B or T, ...].
 Outer = Callable[[Shape, str, int], tuple[Tensor, ...]]
@@ -39,6 +40,13 @@ class Walk:
     output: Tensor | None = None
     adopt: Callable[[Batch], None] = field(default=lambda batch: None)
     joins: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a walk that no shape was given for: it could run nothing."""
+        if not self.buckets:
+            raise UsageError(
+                f"{self.name} has no bucket; give its `Limits` a shape that it can be captured for"
+            )
 
     @property
     def resources(self) -> Sequence[Resource]:

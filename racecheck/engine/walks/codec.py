@@ -13,6 +13,7 @@ from racecheck.engine.models.spec import CodecSpec
 from racecheck.engine.node import Node
 from racecheck.engine.request import Batch, Request, Shape, Stage
 from racecheck.engine.runners import Walk
+from racecheck.staging import named
 
 #: The first position of `history` that holds a frame of this request.
 FirstPosition = Callable[[Request], int]
@@ -43,7 +44,8 @@ class CodecNode:
         self._first = first
         most, groups = max(spec.buckets), history.shape[2]
         self._windows = torch.zeros(most, width, groups, dtype=torch.int64, device="cuda")
-        self._samples = torch.zeros(most, spec.new * spec.hop, dtype=torch.int16, device="cuda")
+        samples = torch.zeros(most, spec.new * spec.hop, dtype=torch.int16, device="cuda")
+        self._samples = named(samples, f"{name}.samples")
         walk = Walk(
             name=self.name,
             label=self.name,

@@ -16,6 +16,7 @@ from racecheck.engine.models.spec import DecoderSpec, Limits
 from racecheck.engine.models.transformer import LanguageModel
 from racecheck.engine.request import Batch, Request, Shape
 from racecheck.engine.resources import Extent, Resource
+from racecheck.staging import named
 
 
 class DecoderParts:
@@ -31,7 +32,8 @@ class DecoderParts:
         self.position = parts.position(f"{prefix}position", extent)
         self.sampler = parts.sampler(f"{prefix}sampler", extent, spec.sampling, spec.stack.vocab, range(1))
         self.history = parts.history(f"{prefix}history", extent, 1)
-        self.tokens = torch.zeros(extent.requests, 1, dtype=torch.int64, device="cuda")
+        tokens = torch.zeros(extent.requests, 1, dtype=torch.int64, device="cuda")
+        self.tokens = named(tokens, f"{prefix}tokens")
 
     @property
     def outer(self) -> tuple[Resource, ...]:

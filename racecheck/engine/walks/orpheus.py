@@ -44,8 +44,9 @@ class Orpheus(Model):
             "output": decoder.tokens,
         }
         prefill = Walk(
-            name="prefill", label="prefill", outer=self._prefill, buckets=packed(limits), joins=True, **common
-        )
+            name="prefill", label="prefill", outer=self._prefill, buckets=packed(limits), joins=True,
+            prepare=decoder.history.asked, **common,
+        )  # fmt: skip
         decode = Walk(
             name="decode", label="decode", outer=decoder.decode, buckets=one_each(limits),
             prepare=decoder.history.needed, **common,

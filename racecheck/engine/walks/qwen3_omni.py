@@ -75,7 +75,8 @@ class Qwen3Omni(Model):
             "adopt": thinker.adopt,
             "output": thinker.tokens,
         }
-        prefill: dict[str, Any] = {"outer": thinker.prefill, "joins": True, **common}
+        prefill: dict[str, Any] = {"outer": thinker.prefill, "joins": True}
+        prefill |= {"prepare": thinker.history.asked, **common}
         alone = [shape for shape in packed(limits) if shape.requests == 1]
         walks = [
             Walk(name="thinker.prefill_text", label="thinker.prefill", buckets=packed(limits), **prefill),

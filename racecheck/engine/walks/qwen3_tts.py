@@ -45,7 +45,8 @@ class Qwen3TTS(Model):
         }
         prefill = Walk(
             name="talker.prefill", label="code_predictor_loop", outer=self._prefill, joins=True,
-            buckets=[Shape(b, b * limits.max_prompt) for b in limits.buckets], **common,
+            buckets=[Shape(b, b * limits.max_prompt) for b in limits.buckets],
+            prepare=talker.history.asked, **common,
         )  # fmt: skip
         decode = Walk(
             name="talker.decode", label="talker.decode", outer=self._decode,

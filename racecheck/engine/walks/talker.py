@@ -15,6 +15,7 @@ from racecheck.engine.models.spec import TalkerSpec
 from racecheck.engine.models.transformer import Talker
 from racecheck.engine.request import Batch, Request, Shape
 from racecheck.engine.resources import Extent, Resource
+from racecheck.staging import named
 
 
 class TalkerParts:
@@ -36,7 +37,8 @@ class TalkerParts:
         )  # fmt: skip
         self.history = parts.history(f"{prefix}history", extent, spec.groups)
         # Graphs write their frames here, not to memory of their own pool, which a replay may reuse.
-        self.codes = torch.zeros(extent.requests, spec.groups, dtype=torch.int64, device="cuda")
+        codes = torch.zeros(extent.requests, spec.groups, dtype=torch.int64, device="cuda")
+        self.codes = named(codes, f"{prefix}codes")
 
     @property
     def outer(self) -> tuple[Resource, ...]:
