@@ -24,6 +24,7 @@ from racecheck.commands.faults import faults, run_with
 from racecheck.commands.litmus import litmus
 from racecheck.commands.paths import typed_path
 from racecheck.commands.prove import prove
+from racecheck.commands.sequences import fuzz, replay
 from racecheck.commands.traces import check as check_trace
 from racecheck.commands.traces import convert, syncs
 from racecheck.errors import RacecheckError, UsageError
@@ -240,6 +241,8 @@ app.command()(litmus)
 app.command("check")(check_trace)
 app.command()(syncs)
 app.command()(convert)
+app.command()(fuzz)
+app.command()(replay)
 app.command()(prove)
 app.add_typer(bisect)
 

@@ -69,6 +69,11 @@ class Engine:
         self.step_count = self.worker.step
         return tokens
 
+    def events(self) -> dict[str, int]:
+        """What became of the plans that the latest run made ahead."""
+        made = self.worker.speculation
+        return {"pre-plan promoted": made.promoted, "pre-plan dropped": made.dropped}
+
     def costs(self) -> list[SlotCost]:
         """What the slots cost, by resource, in the order of the nodes; what stages nothing is left out.
 

@@ -13,7 +13,8 @@ class Request:
     """Answer `text`, of which `prompt_tokens` are prefilled, with `new_tokens` tokens or frames.
 
     `arrival` is the engine step at which it may join. `cancel_after`: its client hangs up once so many of
-    its steps are submitted. `medium` is what stands before the text ("text" for nothing, "audio" or
+    its steps are submitted. `preempt_after`: once so many are, it gives up its row and pages, and starts anew
+    when it is its turn again. `medium` is what stands before the text ("text" for nothing, "audio" or
     "vision"), `segments` the lengths of its parts in encoder tokens.
     """
 
@@ -27,6 +28,7 @@ class Request:
     cancel_after: int | None = None
     medium: str = "text"
     segments: tuple[int, ...] = ()
+    preempt_after: int | None = None
 
 
 class Stage(NamedTuple):

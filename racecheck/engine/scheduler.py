@@ -36,13 +36,19 @@ class Running:
 
     @property
     def over(self) -> bool:
-        """No further step will run for it: it has finished, or its client has hung up."""
-        return not self.stages or self.submitted == self.request.cancel_after
+        """No further step will run for it: it has finished, its client has hung up, or it is preempted."""
+        ends = (self.request.cancel_after, self.request.preempt_after)
+        return not self.stages or self.submitted in ends
 
     @property
     def cancelled(self) -> bool:
-        """Nobody is left to read what its steps in flight compute."""
+        """Nobody will read what its steps in flight compute."""
         return bool(self.stages) and self.over
+
+    @property
+    def preempted(self) -> bool:
+        """It will start anew."""
+        return self.cancelled and self.submitted != self.request.cancel_after
 
 
 class Scheduler:
@@ -115,7 +121,7 @@ class Scheduler:
         return gone
 
     def cancelled(self) -> set[str]:
-        """The requests whose clients have hung up."""
+        """The requests whose clients have hung up, or that will start anew."""
         return {running.request.id for running in self.running if running.cancelled}
 
     def _choose(self, walk: str, step: int) -> list[Running]:

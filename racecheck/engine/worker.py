@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor
+from dataclasses import replace
 
 from racecheck.engine.intake import Intake
 from racecheck.engine.model import Model
 from racecheck.engine.ranks import Group
-from racecheck.engine.request import Batch
+from racecheck.engine.request import Batch, Request
 from racecheck.engine.results import Items, Results
 from racecheck.engine.scheduler import Scheduler
 from racecheck.engine.speculation import Speculation
@@ -87,8 +88,7 @@ class Worker:
         """Let in whoever is due and has room; is anybody still to come or waiting?"""
         arrived = intake.due(step, self.scheduler.idle)
         for request in arrived or ():
-            self.tokens[request.id] = []
-            self.scheduler.arrive(request, self.model.route(request))
+            self._queue(request)
         for request in self.scheduler.waiting():
             cached = self.model.reserve(request)
             if cached is None:
@@ -97,6 +97,11 @@ class Worker:
             with mark(step=self.step, phase="admit"):
                 intake.admit(request, running.row)
         return arrived is not None or not self.scheduler.idle
+
+    def _queue(self, request: Request) -> None:
+        """`request` waits for a row; what it has got so far, if it was preempted, it will get again."""
+        self.tokens[request.id] = []
+        self.scheduler.arrive(request, self.model.route(request))
 
     def _submit(self, batch: Batch, plan: Executor, d2h: Executor) -> None:
         node = self.model.node(batch)
@@ -136,3 +141,5 @@ class Worker:
             self.model.node(batch).commit(batch)
             for running in self.scheduler.commit(batch.step):
                 self.model.release(running.request.id)
+                if running.preempted:
+                    self._queue(replace(running.request, preempt_after=None))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from racecheck.engine import Engine, EngineConfig, Request, preset
+from racecheck.engine import Engine, EngineConfig, Parts, Request, preset
 from racecheck.engine.launch import run_ranks
 from racecheck.engine.worker import OnStep, Tokens
 from racecheck.scenario.engines import EngineSettings, ServingEngine
@@ -13,13 +13,16 @@ from racecheck.scenario.engines import EngineSettings, ServingEngine
 class OnRanks:
     """The engine on several ranks of this process. All hand out the first one's results."""
 
-    def __init__(self, config: EngineConfig, ranks: int) -> None:
+    def __init__(self, config: EngineConfig, ranks: int, parts: Parts | None = None) -> None:
         self._config = config
         self._ranks = ranks
+        self._parts = parts
 
     def run(self, requests: Sequence[Request], steps: int, on_step: OnStep | None) -> Tokens:
         """What the first rank hands out, or one that differs from it."""
-        first, *others = run_ranks(self._config, requests, self._ranks, steps=steps, on_step=on_step)
+        first, *others = run_ranks(
+            self._config, requests, self._ranks, parts=self._parts, steps=steps, on_step=on_step
+        )
         return next((tokens for tokens in others if tokens != first), first)
 
 

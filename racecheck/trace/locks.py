@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import _thread
 import itertools
+import os
 import sys
 import threading
 from collections import deque
@@ -96,6 +97,18 @@ def line_or(other: r.Loc) -> r.Loc:
 def known_thread() -> bool:
     """Does `threading` know the calling thread yet? Asking it for a name before makes it another one."""
     return _thread.get_ident() in threading._active  # type: ignore[attr-defined]
+
+
+def _registry_lock() -> None:
+    """In a fork, `threading` makes the lock of its registry anew, and would make a traced one.
+
+    No thread that starts may have to wait for its turn there: it has none yet.
+    """
+    threading._active_limbo_lock = _thread.RLock()  # type: ignore[attr-defined]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_registry_lock)  # after threading's own, which is older
 
 
 #: Whose locks tell nothing: what they order is luck, or told by the primitive that they belong to.

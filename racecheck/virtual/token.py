@@ -27,8 +27,7 @@ def token_of(decisions: Iterable[int]) -> str:
             continue
         body += _varint(zeros) + _varint(decision)
         zeros = 0
-    packed = bytes(body) + _checksum(body)
-    return PREFIX + base64.urlsafe_b64encode(packed).decode().rstrip("=")
+    return seal(PREFIX, bytes(body))
 
 
 def decisions_of(token: str) -> list[int]:
@@ -37,29 +36,43 @@ def decisions_of(token: str) -> list[int]:
     Raises:
         UsageError: this is no token, or one that was cut short or mistyped.
     """
-    text = token.removeprefix(PREFIX)
-    try:
-        packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError):
-        packed = b""
-    body = packed[:-2]
-    if not token.startswith(PREFIX) or len(packed) < 2 or _checksum(body) != packed[-2:]:
-        raise _broken(token)
     decisions: list[int] = []
-    numbers = list(_numbers(body))
+    numbers = list(_numbers(unseal(PREFIX, token)))
     if len(numbers) % 2 or sum(numbers[::2]) + len(numbers) > MOST:
-        raise _broken(token)
+        raise broken(PREFIX, token)
     for zeros, decision in zip(numbers[::2], numbers[1::2], strict=True):
         decisions += [*[0] * zeros, decision]
     return decisions
 
 
-def _broken(token: str) -> UsageError:
+def seal(prefix: str, body: bytes) -> str:
+    """`body` and its checksum as letters that survive a shell, a URL and a file name, behind `prefix`."""
+    return prefix + base64.urlsafe_b64encode(body + _checksum(body)).decode().rstrip("=")
+
+
+def unseal(prefix: str, token: str) -> bytes:
+    """What was sealed as `token`.
+
+    Raises:
+        UsageError: `token` has another prefix, or was cut short or mistyped.
+    """
+    text = token.removeprefix(prefix)
+    try:
+        packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        packed = b""
+    if not token.startswith(prefix) or len(packed) < 2 or _checksum(packed[:-2]) != packed[-2:]:
+        raise broken(prefix, token)
+    return packed[:-2]
+
+
+def broken(prefix: str, token: str) -> UsageError:
+    """The error for a `token` that is none."""
     shown = token if len(token) <= 40 else f"{token[:37]}..."
-    return UsageError(f"{shown!r} is not a complete token; paste it whole, from d1. to its last letter")
+    return UsageError(f"{shown!r} is not a complete token; paste it whole, from {prefix} to its last letter")
 
 
-def _checksum(body: bytes | bytearray) -> bytes:
+def _checksum(body: bytes) -> bytes:
     return (binascii.crc32(body) & 0xFFFF).to_bytes(2, "big")
 
 

@@ -18,8 +18,10 @@ def check(request: Request, limits: Limits, vocab: int) -> None:
     require(request, "min(text)", min(request.text), 0, vocab - 1)
     require(request, "max(text)", max(request.text), 0, vocab - 1)
     require(request, "seed", request.seed, 0, 2**63 - 1)
-    if request.cancel_after is not None:
-        require(request, "cancel_after", request.cancel_after, 1, 2**31)
+    for field in ("cancel_after", "preempt_after"):
+        value = getattr(request, field)
+        if value is not None:
+            require(request, field, value, 1, 2**31)
     if not request.temperature > 0:
         raise RequestError(f"request {request.id}: temperature must be above 0, not {request.temperature}")
 

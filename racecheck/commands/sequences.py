@@ -1,0 +1,214 @@
+"""`racecheck fuzz` and `racecheck replay`: campaigns of generated sequences, and one sequence again."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from racecheck.commands.paths import typed_path
+from racecheck.errors import UsageError
+from racecheck.scenario.model import MOST_SLOTS
+
+if TYPE_CHECKING:  # the engine imports torch, and Hypothesis is not small either
+    from racecheck.sequences.campaign import Campaign, Result
+    from racecheck.sequences.run import Outcome
+
+FOLDER = Path(".racecheck") / "fuzz"
+#: Examples of a campaign that only has a time to end.
+MANY = 1_000_000
+WIDTH = 110
+
+
+def fuzz(
+    path: Annotated[Path, typer.Argument(parser=typed_path, metavar="SCENARIO", help="A scenario file.")],
+    examples: Annotated[
+        int | None, typer.Option(min=1, max=MANY, metavar="N", help="Sequences to try; 200 by default.")
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.01, metavar="M", help="Begin nothing new after M minutes.")
+    ] = None,
+    workers: Annotated[
+        int, typer.Option("-n", min=0, max=1024, metavar="WORKERS", help="pytest-xdist workers; 0: none.")
+    ] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, metavar="S", help="Draw sequences from S.")] = 0,
+    runner: Annotated[
+        str | None, typer.Option(metavar="NAME", help="With the walks of this runner of the scenario.")
+    ] = None,
+    slots: Annotated[
+        int | None, typer.Option(min=1, max=MOST_SLOTS, metavar="N", help="Slots; run-ahead + 1 by default.")
+    ] = None,
+    run_ahead: Annotated[
+        int | None, typer.Option(min=0, max=8, metavar="N", help="Instead of the scenario's.")
+    ] = None,
+    fault: Annotated[str, typer.Option(metavar="NAME", help="With this known fault, in its setting.")] = "",
+    database: Annotated[
+        str,
+        typer.Option(metavar="WHERE", help="Examples: a folder, redis://HOST:PORT/N, github:OWNER/REPO."),
+    ] = "",
+    folder: Annotated[
+        Path, typer.Option(parser=typed_path, metavar="DIR", help="Where campaigns keep their results.")
+    ] = FOLDER,
+) -> int:
+    """Search a scenario's engine for findings, with generated sequences of requests, steps and delays.
+
+    A campaign that was broken off goes on when it is started again.
+
+    Exit code 0: no finding, and what must happen sometimes has. 1: a finding. 2: an option or a file is
+    wrong. 3: something was never put to the test.
+    """
+    from racecheck.scenario.load import load
+    from racecheck.sequences.campaign import Campaign, save, so_far, todo
+    from racecheck.sequences.database import open_database
+    from racecheck.sequences.space import space_of
+    from racecheck.sequences.target import target_of
+
+    file = load(path)
+    target = target_of(file, runner=runner, slots=slots, run_ahead=run_ahead, fault=fault)
+    count = examples or (MANY if minutes else 200)
+    campaign = Campaign(target, space_of(file), seed, count)
+    open_database(database)
+    place = save(campaign, folder)
+    before = campaign.shards - len(todo(place, campaign))
+    until = None if minutes is None else time.time() + 60 * minutes
+    _search(campaign, place, workers, database, until)
+    total = so_far(place, (-1, *range(campaign.shards)))
+    return _tell(campaign, total, before)
+
+
+def _search(campaign: Campaign, folder: Path, workers: int, database: str, until: float | None) -> None:
+    """Search what is left; on a terminal, a line on stderr says how far that is."""
+    from racecheck.sequences.campaign import run_here, so_far, todo
+    from racecheck.sequences.database import open_database
+    from racecheck.sequences.shards import run_on_workers
+
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed} of {task.total} shards"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    left = len(todo(folder, campaign))
+    with bar:
+        task = bar.add_task(campaign.target.name, total=campaign.shards, completed=campaign.shards - left)
+        base = open_database(database)
+        if workers:
+            run_here(folder, campaign, base, 0.0, lambda _: None)  # what is known already
+            problems = run_on_workers(folder, workers, database, until, lambda: bar.advance(task))
+            if problems:
+                raise RuntimeError("\n".join(problems))
+        else:
+            run_here(folder, campaign, base, until, lambda result: bar.advance(task))
+        found = so_far(folder, range(campaign.shards)).tokens
+        bar.update(task, description=f"{campaign.target.name}: {len(found)} findings")
+
+
+def _tell(campaign: Campaign, total: Result, before: int) -> int:
+    """Print what came of it; the exit code."""
+    tally, name = total.tally, campaign.target.name
+    fault = f" with {campaign.target.fault}" if campaign.target.fault else ""
+    resumed = f" ({before} from before)" if before else ""
+    shards = f"{total.shards - 1} of {campaign.shards} shards{resumed}"
+    print(f"{name}{fault}: {shards}, {total.runs} runs, seed {campaign.seed}\n")
+    for signature, token in sorted(total.tokens.items(), key=lambda item: item[1]):
+        print(f"{_story(signature, token)}\n")
+    print(_evidence(total))
+    if total.tokens:
+        print(f"\n{_count(len(total.tokens), 'finding')}")
+        return 1
+    unmet = [event for event in total.hoped_for if not tally.events[event]]
+    if unmet or not tally.rewrites.total():
+        never = ", never ".join(unmet) or "a staged buffer rewritten"
+        print(f"\ninconclusive: never {never}; try more examples")
+        return 3
+    print("\nno finding")
+    return 0
+
+
+def _story(signature: str, token: str) -> str:
+    """A finding, told from its token."""
+    from racecheck.sequences import EngineProcess, parse_token, program
+
+    target, sequence = parse_token(token)
+    with EngineProcess(target) as engine:
+        outcome = engine.run(sequence, explain=True)
+    source = "\n".join(f"    {line}".rstrip() for line in program(target, sequence).splitlines())
+    return f"{_report(outcome)}\n{sequence}; signature {signature}\nracecheck replay {token}\n\n{source}"
+
+
+def _report(outcome: Outcome) -> str:
+    from racecheck.sequences import report
+
+    return report(outcome, WIDTH)
+
+
+def _evidence(total: Result) -> str:
+    """What was put to the test: by buffer, by event, and from which state to which."""
+    tally = total.tally
+    lines = [f"{tally.sequences} sequences without a finding, {tally.steps} steps"]
+    wide = max(map(len, tally.rewrites), default=0)
+    for name, count in sorted(tally.rewrites.items()):
+        lines.append(
+            f"  {name:{wide}}  {count:6} rewrites, {tally.open_windows[name]:6} with the window open"
+        )
+    sometimes = {event: tally.events[event] for event in total.hoped_for}
+    lines.append(
+        "sometimes: " + (", ".join(f"{name} {n}" for name, n in sometimes.items()) or "nothing is known")
+    )
+    lines.append("events: " + _ranked(Counter({k: n for k, n in tally.events.items() if k not in sometimes})))
+    lines.append(f"{len(tally.moves)} kinds of steps behind each other: {_ranked(tally.moves)}")
+    return "\n".join(lines)
+
+
+def _ranked(counts: Counter[str]) -> str:
+    most = counts.most_common(12)
+    more = f", and {len(counts) - len(most)} more" if len(counts) > len(most) else ""
+    return ", ".join(f"{name} {count}" for name, count in most) + more
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def replay(
+    token: Annotated[
+        str, typer.Argument(metavar="TOKEN", help="What `racecheck fuzz` printed: s1. and letters.")
+    ],
+    device: Annotated[str, typer.Option(metavar="NAME", help="virtual or cuda.")] = "virtual",
+    source: Annotated[
+        bool, typer.Option("--program", help="Print a Python program that does the same, and run nothing.")
+    ] = False,
+) -> int:
+    """Run one sequence again and print its report: the same one on every machine.
+
+    Exit code 0: clean. 1: a finding. 2: this is no token. 3: nothing was put to the test.
+    """
+    from racecheck.scenario.run import check_device
+    from racecheck.sequences import EngineProcess, parse_token, program
+
+    if device not in ("virtual", "cuda"):
+        raise UsageError(f"--device {device}: is not known; write virtual or cuda")
+    target, sequence = parse_token(token)
+    if source:
+        print(program(target, sequence), end="")
+        return 0
+    print(f"{target.name}{f' with {target.fault}' if target.fault else ''}: {sequence}")
+    if device == "cuda":
+        from racecheck.sequences.on_gpu import compare_here
+
+        check_device(device)
+        print(compare_here(target, sequence))
+        return 3
+    with EngineProcess(target) as engine:
+        outcome = engine.run(sequence, explain=True)
+    print(_report(outcome), end="")
+    return {"clean": 0, "inconclusive": 3}.get(outcome.verdict, 1)

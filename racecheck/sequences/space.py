@@ -1,0 +1,97 @@
+"""What sequences of a target may ask for, so that only states are reached that its workload allows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from racecheck.scenario.load import ScenarioFile
+from racecheck.scenario.model import REFERENCE_ENGINE
+from racecheck.scenario.tables import Medium
+from racecheck.scenario.workload import read_arrivals
+from racecheck.sequences.story import Ask, StepSequence
+
+#: Tokens of a drawn request: enough to decode a few steps.
+MOST_NEW = 6
+
+Bounds = tuple[int, int]
+
+
+class MediumSpace(NamedTuple):
+    """Segments of a medium: how many a request has, and how long one may be, in encoder tokens."""
+
+    name: str
+    segments: Bounds
+    lengths: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Space:
+    """Bounds, both ends included.
+
+    `prompt` and `new` in tokens, `requests` and `steps` of one sequence. `groups` of requests that begin
+    alike. `preempts`: the engine understands `preempt_after`. `trace`: requests of a real one, in order, to
+    take slices of.
+    """
+
+    prompt: Bounds
+    new: Bounds = (1, 6)
+    requests: int = 4
+    steps: int = 12
+    groups: int = 2
+    preempts: bool = False
+    media: tuple[MediumSpace, ...] = ()
+    trace: tuple[Ask, ...] = ()
+
+
+def space_of(file: ScenarioFile) -> Space:
+    """What the workload of the scenario `file` asks for, in sequences of a few steps."""
+    scenario = file.scenario
+    workload, own = scenario.workload, scenario.engine == REFERENCE_ENGINE
+    media = (("audio", workload.media.audio), ("vision", workload.media.vision))
+    prompt = (workload.prompt_tokens.min, workload.prompt_tokens.max)
+    least = _least(file, prompt[0])
+    return Space(
+        prompt=prompt,
+        new=(least, max(least, min(MOST_NEW, workload.new_tokens.max))),
+        preempts=own and scenario.ranks == 1,
+        media=tuple(_medium(name, medium) for name, medium in media if medium is not None),
+        trace=_trace(file),
+    )
+
+
+def _least(file: ScenarioFile, prompt: int) -> int:
+    """The fewest tokens that a request with a short prompt may ask for."""
+    from racecheck.engine import RequestError, check_request
+    from racecheck.scenario.run import model_spec
+
+    spec, most = model_spec(file), file.scenario.workload.new_tokens.max
+    if spec is None:
+        return 1
+    for new in range(1, most):
+        try:
+            check_request(spec, StepSequence((Ask(prompt, new=new),), 1).requests(spec.text_vocab)[0])
+        except RequestError:
+            continue
+        return new
+    return most
+
+
+def _medium(name: str, medium: Medium) -> MediumSpace:
+    unit, tokens = medium.multiple_of, medium.tokens
+    lengths = range(-(-tokens.min // unit) * unit, tokens.max + 1, unit)
+    return MediumSpace(name, (medium.segments.min, medium.segments.max), tuple(lengths))
+
+
+def _trace(file: ScenarioFile) -> tuple[Ask, ...]:
+    """The scenario's part of its trace as text requests; arrivals in engine steps."""
+    workload = file.scenario.workload
+    low, high = workload.prompt_tokens.min, workload.prompt_tokens.max
+    return tuple(
+        Ask(
+            prompt=min(max(workload.text_tokens.of(one.context), low), high),
+            arrival=int(one.seconds * workload.steps_per_second),
+            new=workload.new_tokens.of(one.generated),
+        )
+        for one in read_arrivals(file)
+    )

@@ -1,0 +1,153 @@
+"""What sequences are run on: one engine with its settings, or one with a known fault."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from racecheck.errors import UsageError
+from racecheck.scenario.engines import EngineSettings
+from racecheck.scenario.load import ScenarioFile
+from racecheck.scenario.model import REFERENCE_ENGINE
+
+if TYPE_CHECKING:  # the engine imports torch, which takes seconds
+    from racecheck.engine import EngineConfig
+    from racecheck.faults import Fault
+
+Pairs = tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """An engine to build: all that a report depends on but the sequence, in values that can be written down.
+
+    `slots` by runner and `walks` by name, as pairs. `folder` is where modules of an engine of somebody else's
+    lie, beside what can be imported anyway; it is no part of a token. With a `fault` the engine is the
+    reference engine in the fault's own setting.
+    """
+
+    name: str
+    model: str
+    preset: str = "tiny"
+    engine: str = REFERENCE_ENGINE
+    run_ahead: int = 1
+    slots: Pairs = ()
+    walks: Pairs = ()
+    seed: int = 0
+    ranks: int = 1
+    vocab: int = 0
+    fault: str = ""
+    folder: str = ""
+
+    @property
+    def devices(self) -> int:
+        """How many it needs."""
+        return self._fault().setting.ranks if self.fault else self.ranks
+
+    def build(self) -> Any:
+        """The engine, on the current device.
+
+        Raises:
+            UsageError: the engine cannot be imported, or does not know the model or the settings.
+        """
+        return self._faulty(self._fault()) if self.fault else self._factory()(self._settings())
+
+    def _fault(self) -> Fault:
+        from racecheck.faults import find
+
+        fault = find(self.fault)
+        if self.model not in fault.where:
+            known = ", ".join(fault.where)
+            raise UsageError(f"--fault {self.fault}: does not apply to {self.model}; it does to {known}")
+        return fault
+
+    def _settings(self) -> EngineSettings:
+        return EngineSettings(
+            model=self.model,
+            preset=self.preset,
+            run_ahead=self.run_ahead,
+            slots=dict(self.slots),
+            walks=dict(self.walks),
+            seed=self.seed,
+            ranks=self.ranks,
+        )
+
+    def _factory(self) -> Any:
+        module, _, name = self.engine.partition(":")
+        if self.folder and self.folder not in sys.path:
+            sys.path.append(self.folder)
+        try:
+            return getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            raise UsageError(
+                f"the engine {self.engine} cannot be had ({error}); put it where Python finds it, "
+                "for example with PYTHONPATH"
+            ) from None
+
+    def _config(self, fault: Fault) -> EngineConfig:
+        from racecheck.engine import EngineConfig, preset
+
+        setting = fault.setting
+        return EngineConfig(
+            spec=setting.spec(preset(self.model, self.preset)),
+            run_ahead=setting.run_ahead,
+            prefill_limit=setting.prefill_limit,
+            slots=setting.slots,
+            walks=setting.walks.get(self.model, {}),
+            weight_seed=self.seed,
+        )
+
+    def _faulty(self, fault: Fault) -> Any:
+        from racecheck.engine import Engine
+        from racecheck.scenario.reference import OnRanks
+
+        config = self._config(fault)
+        if fault.setting.ranks == 1:
+            return Engine(config, fault.parts)
+        return OnRanks(config, fault.setting.ranks, fault.parts)
+
+
+def target_of(
+    file: ScenarioFile,
+    *,
+    runner: str | None = None,
+    slots: int | None = None,
+    run_ahead: int | None = None,
+    fault: str = "",
+) -> Target:
+    """The engine of the scenario `file`, with the walks of its `runner` (the first one it lists).
+
+    `run_ahead` is the scenario's own if nothing is said, and `slots` of all runners what is safe for it.
+
+    Raises:
+        UsageError: the scenario has no such runner, or the fault does not apply.
+    """
+    from racecheck.scenario.run import RUNNERS, check, model_spec
+
+    check(file)
+    scenario = file.scenario
+    chosen = runner or next(iter(scenario.runners))
+    if chosen not in scenario.runners:
+        raise UsageError(f"--runner {chosen}: {file.path} has {', '.join(scenario.runners)}")
+    ahead = scenario.run_ahead if run_ahead is None else run_ahead
+    spec = model_spec(file)
+    target = Target(
+        name=scenario.name,
+        model=scenario.model,
+        preset=scenario.preset,
+        engine=scenario.engine,
+        run_ahead=ahead,
+        slots=tuple((name, slots or ahead + 1) for name in RUNNERS),
+        walks=tuple(sorted(scenario.runners[chosen].walks.items())),
+        seed=scenario.seed,
+        ranks=scenario.ranks,
+        vocab=scenario.workload.vocab or (spec.text_vocab if spec is not None else 0),
+        fault=fault,
+        folder="" if scenario.engine == REFERENCE_ENGINE else str(file.path.parent.resolve()),
+    )
+    if fault and scenario.engine != REFERENCE_ENGINE:
+        raise UsageError(f"--fault {fault}: {file.path} is about another engine than racecheck's own")
+    assert target.devices  # a fault that is not known, or not for this model, says so here
+    return target

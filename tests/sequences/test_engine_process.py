@@ -1,0 +1,101 @@
+"""An engine in its process: each sequence begins anew, and says what it went through."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from racecheck.errors import UsageError
+from racecheck.sequences import Ask, EngineProcess, StepSequence, program, report, search
+from racecheck.sequences.process import _in_fork
+
+BUSY = StepSequence((Ask(8, new=5), Ask(8, 1, 5, preempt_after=2), Ask(8, 2, 5), Ask(8, 2, 2, 1)), 10)
+#: A plan for the first alone is dropped when the second has joined.
+JOINS = StepSequence((Ask(5, new=4), Ask(5, arrival=2)), 5)
+
+
+def test_the_right_engine_is_clean_with_evidence(built):
+    """Nothing is found, and what must happen sometimes does."""
+    engine = built()
+    outcome = engine.run(BUSY)
+    assert (outcome.verdict, outcome.signature) == ("clean", None)
+    assert outcome.open_windows > 0
+    assert set(engine.hoped_for) <= set(outcome.events)
+    assert {"admit", "abort", "preempt", "resume", "yield to another walk"} <= set(outcome.events)
+    assert all(move.count(" -> ") == 1 for move in outcome.moves)
+    assert outcome.steps == 10
+
+
+def test_runs_do_not_know_of_each_other(built):
+    """The same again, after another sequence and on another process."""
+    engine = built()
+    first = engine.run(JOINS)
+    engine.run(BUSY)
+    assert engine.run(JOINS) == first
+
+
+def test_a_fault_is_found_whoever_is_late(built):
+    """The verdict comes from ordering: the same race with delays and other decisions."""
+    engine = built(fault="dropped-plan-advances")
+    late = StepSequence(JOINS.asks, JOINS.steps, delays=(0, 3, 0, 9), lag=(1, 0, 1))
+    outcomes = [engine.run(one) for one in (JOINS, late)]
+    assert {outcome.title for outcome in outcomes} == {"race on kv.indices (device)"}
+    assert len({outcome.signature for outcome in outcomes}) == 1
+    told = report(engine.run(JOINS, explain=True))
+    assert "race/" in told
+    assert "repair" in told
+
+
+def test_a_generated_sequence_finds_it(built, space):
+    """In few examples, and the story is short."""
+    done = search(built(fault="captured-copy").run, space, examples=10, seed=0, all_findings=False)
+    (found,) = done.found.values()
+    assert found.outcome.on == "sampler.gather_indices"
+    assert (len(found.sequence.asks), found.sequence.steps, found.sequence.delays) == (1, 2, ())
+
+
+def test_an_engine_that_refuses_is_a_finding_of_its_own(built):
+    """Its class is the signature."""
+    outcome = built(fault="pair-key").run(JOINS)
+    assert (outcome.verdict, outcome.signature) == ("error", "error NoGraphError")
+    assert "NoGraphError" in report(outcome)
+
+
+def test_a_run_that_dies_takes_nothing_with_it():
+    """The crash is the outcome."""
+    sent = []
+
+    class Wire:
+        def send(self, answer):
+            sent.append(answer)
+
+    _in_fork(Wire(), lambda: os.kill(os.getpid(), 9))
+    assert (sent[0].verdict, sent[0].signature) == ("crash", "crash SIGKILL")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"fault": "alias-lease"}, "does not apply to orpheus"),
+        ({"fault": "nothing"}, "there is no fault"),
+        ({"runner": "other"}, "has main, piecewise, eager"),
+    ],
+)
+def test_a_target_that_cannot_be(target, settings, said):
+    """One line, before anything is built."""
+    with pytest.raises(UsageError, match=said):
+        target(**settings)
+
+
+def test_an_engine_that_cannot_be_imported(target):
+    """Said by the process, as one line."""
+    from dataclasses import replace
+
+    with pytest.raises(UsageError, match="no_such_module:build cannot be had"):
+        EngineProcess(replace(target(), engine="no_such_module:build"))
+
+
+def test_the_program_of_a_target_runs(built, target):
+    """Its source compiles and names the process."""
+    compile(program(target(), JOINS), "printed", "exec")
