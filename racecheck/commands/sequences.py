@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from racecheck.commands.paths import typed_path
 from racecheck.errors import UsageError
 from racecheck.scenario.model import MOST_SLOTS
+from racecheck.words import counted
 
 if TYPE_CHECKING:  # the engine imports torch, and Hypothesis is not small either
     from racecheck.sequences.campaign import Campaign, Result
@@ -91,7 +92,7 @@ def _search(campaign: Campaign, folder: Path, workers: int, database: str, until
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.completed} of {task.total} shards"),
+        TextColumn("shards done: {task.completed} of {task.total}"),
         TimeElapsedColumn(),
         console=console,
         transient=True,
@@ -109,7 +110,7 @@ def _search(campaign: Campaign, folder: Path, workers: int, database: str, until
         else:
             run_here(folder, campaign, base, until, lambda result: bar.advance(task))
         found = so_far(folder, range(campaign.shards)).tokens
-        bar.update(task, description=f"{campaign.target.name}: {len(found)} findings")
+        bar.update(task, description=f"{campaign.target.name}: {counted(len(found), 'finding')}")
 
 
 def _tell(campaign: Campaign, total: Result, before: int) -> int:
@@ -165,7 +166,7 @@ def _evidence(total: Result) -> str:
         "sometimes: " + (", ".join(f"{name} {n}" for name, n in sometimes.items()) or "nothing is known")
     )
     lines.append("events: " + _ranked(Counter({k: n for k, n in tally.events.items() if k not in sometimes})))
-    lines.append(f"{len(tally.moves)} kinds of steps behind each other: {_ranked(tally.moves)}")
+    lines.append(f"steps behind each other ({len(tally.moves)} in kind): {_ranked(tally.moves)}")
     return "\n".join(lines)
 
 

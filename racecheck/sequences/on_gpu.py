@@ -33,5 +33,5 @@ def compare_here(target: Target, sequence: StepSequence) -> str:
     with delays(steering.delay):
         tokens = engine.run(requests, sequence.steps, None)
     differ = compare(expected, tokens, set())
-    told = f"{len(differ)} of {len(requests)} requests have other tokens than in a serial run"
+    told = f"requests with other tokens than in a serial run: {len(differ)} of {len(requests)}"
     return f"verdict: inconclusive\n\nRuns on a real GPU are not audited: {told}."
