@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import racecheck
+from racecheck.commands import options
 from racecheck.commands.bisect import app as bisect
 from racecheck.commands.faults import faults, run_with
 from racecheck.commands.litmus import litmus
@@ -31,8 +32,7 @@ from racecheck.errors import RacecheckError, UsageError
 from racecheck.report import Report, text
 from racecheck.report.json import render
 from racecheck.scenario.load import load_all
-from racecheck.scenario.model import MOST_SLOTS, MOST_STEPS, check_lag
-from racecheck.scenario.problems import nearest
+from racecheck.scenario.model import MOST_SLOTS, MOST_STEPS
 from racecheck.scenario.run import (
     DEVICES,
     RUNNERS,
@@ -114,34 +114,6 @@ def _one_line(error: Any) -> str:
     return f"{command}: {message[:1].lower()}{message[1:]}"
 
 
-# -- options -------------------------------------------------------------------------------------
-
-
-def _whole(low: int, high: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and len(text) < 20 and low <= int(text) <= high):
-            raise typer.BadParameter(f"{text!r} will not do; write a whole number from {low} to {high}")
-        return int(text)
-
-    return parse
-
-
-def _one_of(known: Sequence[str]) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in known:
-            raise typer.BadParameter(f"{text!r} is not known; {nearest(text, known)}")
-        return text
-
-    return parse
-
-
-def _lag(text: str) -> str:
-    try:
-        return check_lag(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-
-
 def _print_version(wanted: bool) -> None:
     if wanted:
         print(f"racecheck {racecheck.__version__}")
@@ -166,26 +138,27 @@ def run(
     slots: Annotated[
         int | None,
         typer.Option(
-            parser=_whole(1, MOST_SLOTS), metavar="N", help="Probe with N slots; nothing is expected."
+            parser=options.whole(1, MOST_SLOTS), metavar="N", help="Probe with N slots; nothing is expected."
         ),
     ] = None,
     runner: Annotated[
         str | None,
-        typer.Option(parser=_one_of(RUNNERS), metavar="NAME", help="Only main, piecewise or eager."),
+        typer.Option(parser=options.one_of(RUNNERS), metavar="NAME", help="Only main, piecewise or eager."),
     ] = None,
     device: Annotated[
-        str, typer.Option(parser=_one_of(DEVICES), metavar="NAME", help="virtual or cuda.")
+        str, typer.Option(parser=options.one_of(DEVICES), metavar="NAME", help="virtual or cuda.")
     ] = "virtual",
     lag: Annotated[
         str | None,
-        typer.Option(parser=_lag, metavar="L", help="latest, eager, seed:N or a token."),
+        typer.Option(parser=options.lag, metavar="L", help="latest, eager, seed:N or a token."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(parser=_whole(0, 2**32 - 1), metavar="S", help="Draw everything from S.")
+        int | None,
+        typer.Option(parser=options.whole(0, 2**32 - 1), metavar="S", help="Draw everything from S."),
     ] = None,
     steps: Annotated[
         int | None,
-        typer.Option(parser=_whole(1, MOST_STEPS), metavar="N", help="Run N engine steps at most."),
+        typer.Option(parser=options.whole(1, MOST_STEPS), metavar="N", help="Run N engine steps at most."),
     ] = None,
     exact: Annotated[
         bool,

@@ -68,7 +68,6 @@ class State:
     steps: int = 0
     findings: list[dict[str, Any]] = field(default_factory=list)  # of the bad end, all of them
     follow: int | None = None
-    decided: bool = False  # were both ends judged, so that `findings` and `follow` hold?
     records: list[Record] = field(default_factory=list)
 
     def record(self, commit: str) -> Record | None:

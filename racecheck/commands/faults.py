@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from racecheck.commands.options import lag as checked_lag
 from racecheck.errors import UsageError
-from racecheck.scenario.model import check_lag
 from racecheck.words import counted
 
 if TYPE_CHECKING:  # the engine imports torch, which takes seconds
@@ -22,13 +22,6 @@ if TYPE_CHECKING:  # the engine imports torch, which takes seconds
     from racecheck.scenario.run import Overrides
 
 WIDTH = 110
-
-
-def _checked_lag(text: str) -> str:
-    try:
-        return check_lag(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
 
 
 def faults(
@@ -45,7 +38,7 @@ def faults(
     lag: Annotated[
         str | None,
         typer.Option(
-            parser=_checked_lag, metavar="L", help="With --check: latest (so if left out), eager or seed:N."
+            parser=checked_lag, metavar="L", help="With --check: latest (so if left out), eager or seed:N."
         ),
     ] = None,
 ) -> int:

@@ -4,47 +4,28 @@ from __future__ import annotations
 
 import json as jsonlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
 
+from racecheck.commands.options import one_of, whole
 from racecheck.commands.paths import typed_path
 from racecheck.errors import UsageError
 from racecheck.prove.answer import METHODS, Answer, ask, z3_method
 from racecheck.prove.protocol import MOST_RUN_AHEAD, MOST_SLOTS, Drop, Event, Protocol
-from racecheck.scenario.problems import nearest
 
 #: Columns of an answer that goes to a file or a pipe.
 PIPE_WIDTH = 110
 
 
-def _whole(low: int, high: int) -> Callable[[str | int], int]:
-    def parse(typed: str | int) -> int:
-        text = str(typed)  # a default comes as it is
-        if not (text.isascii() and text.isdigit() and len(text) < 20 and low <= int(text) <= high):
-            raise typer.BadParameter(f"{text!r} will not do; write a whole number from {low} to {high}")
-        return int(text)
-
-    return parse
-
-
-def _one_of(known: Sequence[str]) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in known:
-            raise typer.BadParameter(f"{text!r} is not known; {nearest(text, known)}")
-        return text
-
-    return parse
-
-
 def _option(name: str, text: str, known: Sequence[str] = (), size: tuple[int, int] | None = None) -> Any:
     if known:
-        return typer.Option(name, parser=_one_of(known), metavar="NAME", help=text)
+        return typer.Option(name, parser=one_of(known), metavar="NAME", help=text)
     if size:
-        return typer.Option(name, parser=_whole(*size), metavar="N", help=text)
+        return typer.Option(name, parser=whole(*size), metavar="N", help=text)
     return typer.Option(name, help=text)
 
 

@@ -1,0 +1,41 @@
+"""Values of options: what cannot be meant is refused in one line that says what to write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import typer
+
+from racecheck.scenario.model import check_lag
+from racecheck.scenario.problems import nearest
+
+
+def whole(low: int, high: int) -> Callable[[str | int], int]:
+    """A parser of whole numbers from `low` to `high`."""
+
+    def parse(typed: str | int) -> int:
+        text = str(typed)  # a default comes as it is
+        if not (text.isascii() and text.isdigit() and len(text) < 20 and low <= int(text) <= high):
+            raise typer.BadParameter(f"{text!r} will not do; write a whole number from {low} to {high}")
+        return int(text)
+
+    return parse
+
+
+def one_of(known: Sequence[str]) -> Callable[[str], str]:
+    """A parser of the words in `known`."""
+
+    def parse(text: str) -> str:
+        if text not in known:
+            raise typer.BadParameter(f"{text!r} is not known; {nearest(text, known)}")
+        return text
+
+    return parse
+
+
+def lag(text: str) -> str:
+    """`text` if it names a lag of the virtual device."""
+    try:
+        return check_lag(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
