@@ -213,7 +213,8 @@ def test_a_thousand_contexts_leak_nothing():
     for _ in range(1000):
         once()
     machines, things, descriptors = look()
-    assert (machines, descriptors) == (before[0], before[2])
+    assert machines <= before[0]  # what earlier tests left may go meanwhile; each context here is a new one
+    assert descriptors == before[2]
     assert things < before[1] + 500
     assert resident_mib() < memory + 50
 
