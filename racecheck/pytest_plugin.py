@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from racecheck.litmus import Judgement
     from racecheck.litmus.program import Program
     from racecheck.report import Row
-    from racecheck.scenario.run import References, RowPlan
+    from racecheck.scenario.plan import RowPlan
+    from racecheck.scenario.run import References
 
 _REFERENCES: pytest.StashKey[References] = pytest.StashKey()
 
@@ -78,7 +79,7 @@ class ScenarioModule(pytest.File):
         """One item for each row that the file expects something of."""
         from racecheck.errors import ScenarioError
         from racecheck.scenario.load import load
-        from racecheck.scenario.run import Overrides, plan_rows
+        from racecheck.scenario.plan import Overrides, plan_rows
 
         option = self.config.getoption
         seed = option("race_seed")
@@ -106,7 +107,8 @@ class RowItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run the row."""
-        from racecheck.scenario.run import References, check_device, run_row
+        from racecheck.scenario.plan import check_device
+        from racecheck.scenario.run import References, run_row
 
         option = self.config.getoption
         check_device(self.plan.device, option("race_lag"), option("race_exact"))

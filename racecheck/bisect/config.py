@@ -15,7 +15,8 @@ from racecheck.detect.finding import Finding
 from racecheck.errors import BisectError, RacecheckError
 from racecheck.scenario.load import ScenarioFile, load
 from racecheck.scenario.model import Scenario
-from racecheck.scenario.run import Overrides, References, check, plan_all, run_row
+from racecheck.scenario.plan import Overrides, check, plan_all
+from racecheck.scenario.run import References, run_row
 
 #: Races to list that were not followed.
 MOST_OTHERS = 12

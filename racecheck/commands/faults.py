@@ -19,7 +19,7 @@ from racecheck.words import counted
 if TYPE_CHECKING:  # the engine imports torch, which takes seconds
     from racecheck.faults import Cell, Fault
     from racecheck.scenario.load import ScenarioFile
-    from racecheck.scenario.run import Overrides
+    from racecheck.scenario.plan import Overrides
 
 WIDTH = 110
 
@@ -74,7 +74,7 @@ def run_with(name: str, files: Sequence[ScenarioFile], overrides: Overrides) -> 
 def _in_scenario(fault: Fault, file: ScenarioFile, overrides: Overrides) -> Cell:
     """The fault in the scenario's model under its workload, which the fault's setting may change."""
     from racecheck.faults import Cell, observe
-    from racecheck.scenario.run import model_spec
+    from racecheck.scenario.plan import model_spec
     from racecheck.scenario.workload import build_requests
 
     scenario = file.scenario

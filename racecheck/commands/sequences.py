@@ -193,7 +193,7 @@ def replay(
 
     Exit code 0: clean. 1: a finding. 2: this is no token. 3: nothing was put to the test.
     """
-    from racecheck.scenario.run import check_device
+    from racecheck.scenario.plan import check_device
     from racecheck.sequences import EngineProcess, parse_token, program
 
     if device not in ("virtual", "cuda"):

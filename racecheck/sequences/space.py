@@ -63,7 +63,7 @@ def space_of(file: ScenarioFile) -> Space:
 def _least(file: ScenarioFile, prompt: int) -> int:
     """The fewest tokens that a request with a short prompt may ask for."""
     from racecheck.engine import RequestError, check_request
-    from racecheck.scenario.run import model_spec
+    from racecheck.scenario.plan import model_spec
 
     spec, most = model_spec(file), file.scenario.workload.new_tokens.max
     if spec is None:

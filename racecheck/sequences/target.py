@@ -124,7 +124,7 @@ def target_of(
     Raises:
         UsageError: the scenario has no such runner, or the fault does not apply.
     """
-    from racecheck.scenario.run import RUNNERS, check, model_spec
+    from racecheck.scenario.plan import RUNNERS, check, model_spec
 
     check(file)
     scenario = file.scenario

@@ -13,7 +13,7 @@ from racecheck.bisect import config
 from racecheck.bisect.keys import ABSENT, Key, changed, differences, minimal
 from racecheck.report import Row
 from racecheck.scenario.load import ScenarioFile
-from racecheck.scenario.run import RowPlan
+from racecheck.scenario.plan import RowPlan
 
 KEYS = [(name,) for name in "abcdefgh"]
 

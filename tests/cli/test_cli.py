@@ -14,8 +14,9 @@ from samples import SCENARIO, make_row, write_scenario
 
 import racecheck
 from racecheck import cli
+from racecheck.commands import run as run_command
 from racecheck.report import Row
-from racecheck.scenario.run import RowPlan
+from racecheck.scenario.plan import RowPlan
 
 ROOT = Path(__file__).parents[2]
 
@@ -51,7 +52,7 @@ def verdicts(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, int], str]:
             lag=plan.lag, seed=plan.seed, steps=plan.steps, device=plan.device,
         )  # fmt: skip
 
-    monkeypatch.setattr(cli, "run_row", run_row)
+    monkeypatch.setattr(run_command, "run_row", run_row)
     return known
 
 
@@ -177,7 +178,7 @@ def test_two_scenarios_of_one_name_are_refused(run: Run, verdicts: dict[tuple[st
 
 def test_progress_counts_reference_and_row_apart() -> None:
     """Neither exceeds the number of steps in the heading."""
-    count = cli.StepCount(2)
+    count = run_command.StepCount(2)
     assert [count(part) for part in ("reference", "reference", "row")] == [
         "serial reference, step 1 of 2",
         "serial reference, step 2 of 2",
@@ -191,7 +192,7 @@ def test_a_bug_does_not_pass_for_a_verdict(run: Run, monkeypatch: pytest.MonkeyP
     def explode(*_: Any) -> Row:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(cli, "run_row", explode)
+    monkeypatch.setattr(run_command, "run_row", explode)
     code, out, err = run("run", "scenarios")
     assert (code, out) == (70, "")
     assert "ZeroDivisionError" in err
@@ -204,7 +205,7 @@ def test_what_racecheck_itself_complains_of_is_one_line(run: Run, monkeypatch: p
     def complain(*_: Any) -> Row:
         raise racecheck.errors.UnsupportedOperation("aten.foo: not carried;\n  avoid it")
 
-    monkeypatch.setattr(cli, "run_row", complain)
+    monkeypatch.setattr(run_command, "run_row", complain)
     assert run("run", "scenarios") == (2, "", "aten.foo: not carried; avoid it\n")
 
 
@@ -216,7 +217,7 @@ def test_a_trace_that_cannot_be_written_to_its_end_is_not_blamed_on_stdout(
     def fill_the_disk(*_: Any) -> Row:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(cli, "run_row", fill_the_disk)
+    monkeypatch.setattr(run_command, "run_row", fill_the_disk)
     code, out, err = run("run", "scenarios", "--slots", "1", "--runner", "main", "--trace", "t.jsonl")
     wrong = "racecheck run: --trace t.jsonl: cannot be written (No space left on device); name another file\n"
     assert (code, out, err) == (2, "", wrong)
@@ -228,7 +229,7 @@ def test_an_interrupt_is_quiet(run: Run, monkeypatch: pytest.MonkeyPatch) -> Non
     def interrupt(*_: Any) -> Row:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "run_row", interrupt)
+    monkeypatch.setattr(run_command, "run_row", interrupt)
     assert run("run", "scenarios")[0] == 130
 
 

@@ -12,7 +12,7 @@ from samples import SCENARIO, make_row, write_scenario
 
 from racecheck.report import Row
 from racecheck.scenario import run as scenario_run
-from racecheck.scenario.run import RowPlan
+from racecheck.scenario.plan import RowPlan
 
 Collect = Callable[..., pytest.RunResult]
 

@@ -13,7 +13,8 @@ from racecheck.errors import ScenarioError
 from racecheck.report import Row
 from racecheck.scenario.engines import EngineSettings, serve
 from racecheck.scenario.load import ScenarioFile, load
-from racecheck.scenario.run import Overrides, References, check, plan_rows, run_row
+from racecheck.scenario.plan import Overrides, check, plan_rows
+from racecheck.scenario.run import References, run_row
 
 ENGINE = '''\
 import sys

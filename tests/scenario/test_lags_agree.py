@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from racecheck.scenario.load import load
-from racecheck.scenario.run import Overrides, References, plan_rows, run_row
+from racecheck.scenario.plan import Overrides, plan_rows
+from racecheck.scenario.run import References, run_row
 
 SCENARIO = Path(__file__).resolve().parents[2] / "scenarios" / "qwen3-tts.toml"
 

@@ -16,15 +16,8 @@ from racecheck.detect.evidence import BufferEvidence, Evidence
 from racecheck.errors import ScenarioError, UsageError
 from racecheck.report import Expected
 from racecheck.scenario.load import ScenarioFile, load
-from racecheck.scenario.run import (
-    Overrides,
-    References,
-    check,
-    check_device,
-    plan_all,
-    plan_rows,
-    run_row,
-)
+from racecheck.scenario.plan import Overrides, check, check_device, plan_all, plan_rows
+from racecheck.scenario.run import References, run_row
 
 ROOT = Path(__file__).parents[2]
 

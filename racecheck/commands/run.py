@@ -1,0 +1,175 @@
+"""`racecheck run`: scenarios, their rows, and whether those are as expected."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from racecheck.commands import options
+from racecheck.commands.faults import run_with
+from racecheck.commands.paths import typed_path
+from racecheck.errors import UsageError
+from racecheck.report import Report, text
+from racecheck.report.json import render
+from racecheck.scenario.load import load_all
+from racecheck.scenario.model import MOST_SLOTS, MOST_STEPS
+from racecheck.scenario.plan import DEVICES, RUNNERS, Overrides, RowPlan, check, check_device, plan_all
+from racecheck.scenario.run import References, run_row
+
+#: Columns of a report that goes to a file or a pipe, which have no width.
+PIPE_WIDTH = 120
+
+
+def run(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(parser=typed_path, metavar="PATH", help="Scenario files, or folders of them."),
+    ],
+    slots: Annotated[
+        int | None,
+        typer.Option(
+            parser=options.whole(1, MOST_SLOTS), metavar="N", help="Probe with N slots; nothing is expected."
+        ),
+    ] = None,
+    runner: Annotated[
+        str | None,
+        typer.Option(parser=options.one_of(RUNNERS), metavar="NAME", help="Only main, piecewise or eager."),
+    ] = None,
+    device: Annotated[
+        str, typer.Option(parser=options.one_of(DEVICES), metavar="NAME", help="virtual or cuda.")
+    ] = "virtual",
+    lag: Annotated[
+        str | None,
+        typer.Option(parser=options.lag, metavar="L", help="latest, eager, seed:N or a token."),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(parser=options.whole(0, 2**32 - 1), metavar="S", help="Draw everything from S."),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(parser=options.whole(1, MOST_STEPS), metavar="N", help="Run N engine steps at most."),
+    ] = None,
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact", help="Virtual device: know silent host writes by their line, not their stretch."
+        ),
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
+    fault: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Run each scenario once with this known fault, and once without."),
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            "--trace", parser=typed_path, metavar="FILE", help="Write the trace of the only row to FILE."
+        ),
+    ] = None,
+) -> int:
+    """Run scenarios and check what they expect.
+
+    Exit code 0: all as expected (with --slots: clean). 1: a row is not as expected (with --slots: a race,
+    a stale operand or a hang). 2: an option or a file is wrong. 3: nothing was put to the test.
+    """
+    files, wrong = load_all(paths, check)
+    for line in wrong:
+        print(line, file=sys.stderr)
+    if wrong:
+        return 2
+    overrides = Overrides(
+        slots=slots, runner=runner, device=device, lag=lag, seed=seed, steps=steps, exact=exact
+    )
+    if fault is not None:
+        if slots or runner or trace or json or device != "virtual":
+            raise UsageError(
+                f"--fault {fault}: brings its own slots and runners, on the virtual device; "
+                "leave out --slots, --runner, --device, --trace and --json"
+            )
+        return run_with(fault, files, overrides)
+    plans = plan_all(files, overrides)
+    check_device(device, lag, exact)
+    with _trace_file(trace, plans) as file_of_trace:
+        report = _run_rows(plans, file_of_trace)
+    if json:
+        print(render(report), end="")
+    else:
+        _show(report)
+    return report.exit_code
+
+
+@contextmanager
+def _trace_file(path: Path | None, plans: Sequence[RowPlan]) -> Iterator[IO[str] | None]:
+    """Where the trace goes, if anywhere; what cannot be written may show only when the disk is full."""
+    if path is None:
+        yield None
+        return
+    if len(plans) != 1 or plans[0].device != "virtual":
+        raise UsageError(
+            "--trace: a trace is that of one row on the virtual device; choose one with --runner and --slots"
+        )
+    try:
+        with path.open("w", encoding="utf-8") as file:
+            yield file
+    except OSError as error:
+        raise UsageError(f"--trace {path}: cannot be written ({error.strerror}); name another file") from None
+
+
+class StepCount:
+    """Says how far a row is: its serial reference and the row itself have steps of their own."""
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self._done = {"reference": 0, "row": 0}
+
+    def __call__(self, part: str) -> str:
+        """One more step of `part`."""
+        self._done[part] += 1
+        what = "serial reference, step" if part == "reference" else "step"
+        return f"{what} {self._done[part]} of {self._steps}"
+
+
+def _run_rows(plans: Sequence[RowPlan], trace: IO[str] | None) -> Report:
+    """Run all rows; on a terminal, a line on stderr says how far that is."""
+    references = References()
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("rows done: {task.completed} of {task.total}, {task.fields[doing]}"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as progress:
+        task = progress.add_task("", total=len(plans), doing="")
+        rows = []
+        for plan in plans:
+            name = f"{plan.file.scenario.name} {plan.runner}, slots {plan.slots}"
+            progress.update(task, description=name, doing="")
+            count = StepCount(plan.steps)
+
+            def on_step(part: str, count: StepCount = count) -> None:
+                progress.update(task, doing=count(part))
+
+            rows.append(run_row(plan, references, on_step, trace))
+            progress.advance(task)
+    return Report(rows)
+
+
+def _show(report: Report) -> None:
+    console = Console(highlight=False)
+    if console.is_terminal:
+        text.render(report, console)
+    else:
+        width = console.width if os.environ.get("COLUMNS") else PIPE_WIDTH
+        print(text.plain(report, width), end="")
