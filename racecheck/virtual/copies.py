@@ -22,9 +22,10 @@ import torch
 
 from racecheck.exact.pages import writable
 from racecheck.trace import records as r
+from racecheck.trace.layouts import keeps_order, one_block
 from racecheck.trace.spans import spans_of
 from racecheck.virtual import hostwatch
-from racecheck.virtual.layouts import cpu_like, dense_like, keeps_order, one_block, pinned_like
+from racecheck.virtual.layouts import cpu_like, dense_like, pinned_like
 from racecheck.virtual.machine import Machine
 from racecheck.virtual.memory import PinnedBlock
 from racecheck.virtual.ops import Shape

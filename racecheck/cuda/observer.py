@@ -1,0 +1,158 @@
+"""What was seen of a real GPU, told as a trace: the one interface of all ways to see it.
+
+Calls come from torch hooks or from CUPTI, in the thread that made them. Handles are the driver's: a stream or
+an event is the same number whoever names it. Streams are named in the order in which they appear.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from racecheck.cuda.captures import Captures
+from racecheck.cuda.staged import Staged
+from racecheck.detect.ordering import LEGACY
+from racecheck.exact.pages import writable
+from racecheck.trace import caller, current_mark, emit, listening, thread_name
+from racecheck.trace import records as r
+
+if TYPE_CHECKING:
+    import torch
+
+#: The driver's names for the default streams: legacy, and the one each thread has of its own.
+LEGACY_HANDLES = (0, 1)
+
+
+class Observer:
+    """Turns calls into records. `exact`: staged pages are write-protected too."""
+
+    def __init__(self, exact: bool = False) -> None:
+        self.lock = threading.RLock()
+        self.staged = Staged(exact)
+        self.captures = Captures()
+        self._streams: dict[int, Hashable] = {}
+        self._numbers = itertools.count(1)
+        self._graphs: dict[int, tuple[r.Capture, tuple[r.Span, ...]]] = {}  # by handle, with what it stages
+        self.unknown_launches = 0
+        self._graph_numbers = itertools.count(1)
+
+    def stream(self, handle: int) -> Hashable:
+        """The trace's name of the stream `handle`."""
+        key = self._streams.get(handle)
+        if key is None:
+            key = LEGACY if handle in LEGACY_HANDLES else str(next(self._numbers))
+            self._streams[handle] = key
+        return key
+
+    def tell(self, record: type[r.Record], /, **fields: Any) -> None:
+        """Emit a record of the calling thread, if anyone listens."""
+        if listening():
+            emit(record(thread=thread_name(), loc=caller(), mark=current_mark(), **fields))
+
+    def own(self, tensor: torch.Tensor) -> None:
+        """`tensor` lies in pinned memory and is used now."""
+        with self.lock:
+            self.staged.own(tensor)
+
+    # -- work ------------------------------------------------------------------------------------
+
+    def work(self, handle: int, node: r.Node, *, blocking: bool = False) -> None:
+        """`node` was issued to stream `handle`, or captured there."""
+        with self.lock:
+            stream = self.stream(handle)
+            if node.kind == "h2d":
+                self.staged.use(node.reads)
+            elif node.kind == "d2h":
+                self.staged.landing(node.writes)
+            capture = self.captures.of(stream)
+            if capture is not None:
+                capture.add(stream, node, caller())
+            else:
+                self.tell(r.DeviceOp, stream=stream, node=node, blocking=blocking)
+
+    @contextmanager
+    def host(self, *, reads: tuple[r.Span, ...] = (), writes: tuple[r.Span, ...] = ()) -> Iterator[None]:
+        """Inside, the calling thread reads and writes pinned memory, in a way the trace gets to know."""
+        with self.lock:
+            self.staged.poll_spans((*reads, *writes))
+            self.tell(r.HostAccess, reads=reads, writes=writes)
+        with writable(writes):
+            yield
+        with self.lock:
+            self.staged.known(writes)
+
+    def flush(self) -> None:
+        """Report the calling thread's silent writes so far."""
+        with self.lock:
+            self.staged.poll()
+
+    # -- order -----------------------------------------------------------------------------------
+
+    def event_record(self, event: int, stream: int) -> None:
+        """`event` stands for what `stream` holds."""
+        with self.lock:
+            key = self.stream(stream)
+            if not self.captures.recorded(event, key):
+                self.tell(r.EventRecord, event=event, stream=key)
+
+    def event_wait(self, event: int, stream: int) -> None:
+        """Later work on `stream` follows `event`."""
+        with self.lock:
+            key = self.stream(stream)
+            if not self.captures.waited(key, event):
+                self.tell(r.StreamWait, stream=key, event=event)
+
+    def event_free(self, event: int) -> None:
+        """The handle `event` may be given to another event."""
+        with self.lock:
+            self.tell(r.EventFree, event=event)
+
+    def acquire(self, scope: str, target: int | None, how: str = "sync", done: bool = True) -> None:
+        """The calling thread learned that the event, the stream or the device `target` is done (or not)."""
+        with self.lock:
+            self.staged.poll()
+            key: Hashable = self.stream(target) if scope == "stream" and target is not None else target
+            self.tell(r.Acquire, scope=scope, target=key, how=how, done=done)
+
+    # -- graphs ----------------------------------------------------------------------------------
+
+    def capture_begin(self, stream: int) -> None:
+        """A capture begins on `stream`."""
+        with self.lock:
+            self.captures.begin(self.stream(stream))
+
+    def capture_end(self, stream: int, graph: int | None) -> None:
+        """The capture on `stream` is over; `graph` is its handle, None when it failed."""
+        with self.lock:
+            capture = self.captures.end(self.stream(stream))
+            if capture is None or graph is None:
+                return
+            name = f"graph {next(self._graph_numbers)}"
+            record = capture.record(name, thread_name(), caller())
+            sources = tuple(span for node in record.nodes if node.kind == "h2d" for span in node.reads)
+            self._graphs[graph] = record, sources
+            if listening():
+                emit(record)
+
+    def launch(self, graph: int, stream: int) -> None:
+        """All nodes of `graph` run on `stream`."""
+        with self.lock:
+            known = self._graphs.get(graph)
+            if known is None:
+                self.unknown_launches += 1  # captured before anyone watched: what it reads is not known
+                return
+            record, sources = known
+            self.staged.use(sources)
+            self.tell(r.Replay, graph=record.graph, stream=self.stream(stream))
+
+    def graph_free(self, graph: int) -> None:
+        """The handle `graph` may be given to another graph."""
+        with self.lock:
+            self._graphs.pop(graph, None)
+
+    def graphs(self) -> Iterable[r.Capture]:
+        """What was captured so far, for those who begin to listen."""
+        return [record for record, _ in self._graphs.values()]

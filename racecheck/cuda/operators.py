@@ -1,0 +1,121 @@
+"""Every operation of PyTorch with the bytes it reads and writes: kernels on the device, the CPU's on pinned memory.
+
+A dispatch mode belongs to one thread: it is entered by the thread that opens the context and by every thread
+started inside. Kernels launched from C++ past PyTorch's dispatcher are not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
+
+from racecheck.cuda.copies import copied
+from racecheck.cuda.methods import is_pinned, tell
+from racecheck.cuda.observer import Observer
+from racecheck.trace import listening
+from racecheck.trace import records as r
+from racecheck.trace.spans import spans_of
+from racecheck.virtual.ops import OpInfo, aten, op_info
+
+_MOVES = {aten.copy_.default, aten._to_copy.default}
+
+
+class Operators(TorchDispatchMode):
+    """Tells `observer` of every operation; `copies`: of those between host and device too."""
+
+    def __init__(self, observer: Observer, *, copies: bool) -> None:
+        super().__init__()
+        self._observer = observer
+        self._copies = copies
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run one operation, and tell."""
+        kwargs = kwargs or {}
+        info = op_info(func) if listening() and hasattr(func, "_schema") else None
+        if info is None or info.is_view or info.renames:
+            return func(*args, **kwargs)
+        if info.composite and not info.substituted:
+            with self:
+                return func.decompose(*args, **kwargs)
+        if func in _MOVES:
+            return self._move(info, args, kwargs)
+        return self._compute(info, args, kwargs)
+
+    def _move(self, info: OpInfo, args: Any, kwargs: Any) -> Any:
+        if info.func is aten.copy_.default:
+            dst, src = args[:2]
+            non_blocking = bool(args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
+            if not (dst.is_cuda or src.is_cuda):
+                return self._compute(info, args, kwargs)
+            with self._told(dst, src, non_blocking):
+                return info.func(*args, **kwargs)
+        out = info.func(*args, **kwargs)
+        (src,) = args
+        if out.is_cuda or src.is_cuda:
+            with self._told(out, src, bool(kwargs.get("non_blocking", False))):
+                pass
+            return out
+        return out
+
+    def _told(self, dst: torch.Tensor, src: torch.Tensor, non_blocking: bool) -> Any:
+        for side in (dst, src):
+            if is_pinned(side):
+                self._observer.own(side)
+        copy = copied(dst, src, non_blocking)
+        if copy is None or not (self._copies or copy.node.kind in ("d2d", "kernel")):
+            return nullcontext()
+        return tell(self._observer, copy, _stream(dst if dst.is_cuda else src))
+
+    def _compute(self, info: OpInfo, args: Any, kwargs: Any) -> Any:
+        tensors = [leaf for leaf in tree_iter((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        written = _written(info, args, kwargs)
+        device = [tensor for tensor in tensors if tensor.is_cuda]
+        host = [tensor for tensor in tensors if is_pinned(tensor)]
+        for tensor in host:
+            self._observer.own(tensor)
+        if device or not host:
+            out = info.func(*args, **kwargs)
+            results = [leaf for leaf in tree_iter(out) if isinstance(leaf, torch.Tensor) and leaf.is_cuda]
+            if device or results:
+                self._kernel(info, [*device, *host], [*written, *results], device or results)
+            return out
+        ids = {id(tensor) for tensor in written}
+        reads = _spans(tensor for tensor in host if id(tensor) not in ids)
+        with self._observer.host(reads=reads, writes=_spans(tensor for tensor in host if id(tensor) in ids)):
+            return info.func(*args, **kwargs)
+
+    def _kernel(
+        self, info: OpInfo, reads: list[torch.Tensor], writes: list[torch.Tensor], on: list[torch.Tensor]
+    ) -> None:
+        node = r.Node(
+            kind="kernel",
+            name=info.name,
+            reads=_spans(reads),
+            writes=_spans(writes),
+            partial=info.mutates and info.partial,
+        )
+        self._observer.work(_stream(on[0]), node)
+
+
+def _written(info: OpInfo, args: Any, kwargs: Any) -> list[torch.Tensor]:
+    values = [args[i] for i in info.written if i < len(args)]
+    values += [kwargs[name] for name in info.written_names if name in kwargs]
+    values += [args[i] if i < len(args) else kwargs.get(name) for i, name in info.hidden]
+    return [leaf for leaf in tree_iter(values) if isinstance(leaf, torch.Tensor)]
+
+
+def _spans(tensors: Iterable[torch.Tensor]) -> tuple[r.Span, ...]:
+    return tuple(dict.fromkeys(span for tensor in tensors for span in spans_of(tensor)))
+
+
+def _stream(tensor: torch.Tensor) -> int:
+    return torch.cuda.current_stream(tensor.device).cuda_stream  # type: ignore[no-any-return]

@@ -1,0 +1,214 @@
+"""Pinned memory that copies use, and the host writes to it that no call announced.
+
+The bytes of a staged range are compared with what they were when the thread that stages it makes a call that
+could order them: a copy or launch that reads them, and anything the thread waits for. Comparing at the calls
+of that one thread keeps a write from being taken for another thread's; a write by some other thread, which
+nothing but its bytes betray, is then found later and as the staging thread's own: an exact watch knows better.
+
+PyTorch's pinned pool hands a block out again once its copies are done, so memory of a new storage is a new
+object (`guarded`), though it has the old address. That the pool asks its events is not told to the trace: an
+ordering that rests on how early the device was is luck.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from racecheck.exact.attribute import attribute, changes, silent_write
+from racecheck.exact.handler import Fault
+from racecheck.exact.protector import Protector
+from racecheck.trace import caller, emit, listening, registered, thread_name
+from racecheck.trace import records as r
+
+if TYPE_CHECKING:
+    import torch
+
+_memcmp = ctypes.CDLL(None).memcmp
+_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+
+#: Larger ranges are compared only where a copy reads them, not at every wait: a memory pass takes a while.
+COMPARED_ALWAYS = 1 << 20
+
+
+@dataclass(eq=False, slots=True)
+class Block:
+    """A staged range, what its bytes were, and the thread that stages it."""
+
+    lo: int
+    hi: int
+    known: np.ndarray
+    at: int  # the address of `known`
+    thread: str
+    since: r.Loc
+
+    def changed(self) -> bool:
+        """Do the bytes differ from what is known?"""
+        return _memcmp(self.lo, self.at, self.hi - self.lo) != 0
+
+
+class Staged:
+    """All staged ranges of one process, by address, and the storages they belong to."""
+
+    def __init__(self, exact: bool) -> None:
+        self._blocks: dict[int, Block] = {}
+        self._starts: list[int] = []
+        self._storages: dict[int, tuple[int, object]] = {}  # base -> size and a weak reference
+        self._protector = Protector() if exact else None
+
+    def close(self) -> None:
+        """Lift all protection and forget everything."""
+        if self._protector is not None:
+            self._protector.close()
+            self._protector = None
+        self._blocks.clear()
+        self._starts.clear()
+        self._storages.clear()
+
+    # -- whose memory ----------------------------------------------------------------------------
+
+    def own(self, tensor: torch.Tensor) -> None:
+        """`tensor` is pinned and in use now: is its memory what it was, or has the pool handed it out anew?"""
+        from torch.multiprocessing.reductions import StorageWeakRef
+
+        storage = tensor.untyped_storage()
+        base = storage.data_ptr()
+        held = self._storages.get(base)
+        if held is not None and not held[1].expired() and held[1].cdata == storage._cdata:  # type: ignore[attr-defined]
+            return
+        size = storage.nbytes()
+        fresh = held is not None
+        self._storages[base] = size, StorageWeakRef(storage)
+        if fresh:
+            self._drop(base, base + size)
+        self._name(base, base + size, fresh)
+
+    def _name(self, lo: int, hi: int, fresh: bool) -> None:
+        """Tell what these bytes are called: a registered name, or their size."""
+        if not listening():
+            return
+        known = False
+        for thing in registered():
+            for record in thing.describe():
+                if isinstance(record, r.Alloc) and lo <= record.span[0] < hi:
+                    known = True
+                    if fresh:
+                        emit(replace(record, reuse=False, guarded=True))
+        if not known:
+            emit(
+                r.Alloc(
+                    thread=thread_name(), loc=caller(), span=(lo, hi), kind="pinned", guarded=fresh,
+                    name=f"pinned memory of {hi - lo} bytes", reuse=not fresh,
+                )
+            )  # fmt: skip
+
+    # -- what is staged --------------------------------------------------------------------------
+
+    def use(self, spans: Iterable[r.Span]) -> None:
+        """A copy reads `spans` when it retires: what they hold now is known, and watched from here on."""
+        self._report_faults()
+        for lo, hi in spans:
+            block = self._blocks.get(lo)
+            if block is not None and block.hi == hi:
+                if block.changed():
+                    self._report(block)
+                block.thread, block.since = thread_name(), caller()
+                continue
+            self._flush(lo, hi)
+            self._drop(lo, hi)
+            known = _bytes(lo, hi).copy()
+            self._blocks[lo] = Block(lo, hi, known, known.ctypes.data, thread_name(), caller())
+            self._starts = sorted(self._blocks)
+            if self._protector is not None:
+                self._protector.arm((lo, hi))
+
+    def landing(self, spans: Iterable[r.Span]) -> None:
+        """A copy writes `spans` when it retires: bytes that differ are no longer the host's doing."""
+        for lo, hi in spans:
+            self._flush(lo, hi)
+            self._drop(lo, hi)
+
+    def known(self, spans: Iterable[r.Span]) -> None:
+        """These bytes changed, or are about to, in a way the trace knows."""
+        for lo, hi in spans:
+            for block in self._overlapping(lo, hi):
+                a, b = max(lo, block.lo), min(hi, block.hi)
+                block.known[a - block.lo : b - block.lo] = _bytes(a, b)
+
+    def poll(self) -> None:
+        """Before the calling thread learns of anything: report what it wrote until now."""
+        if not self._blocks:
+            return
+        self._report_faults()
+        thread, here = thread_name(), None
+        for block in list(self._blocks.values()):
+            if block.thread == thread and block.hi - block.lo <= COMPARED_ALWAYS:
+                if block.changed():
+                    self._report(block)
+                here = here or caller()
+                block.since = here
+
+    def poll_spans(self, spans: Sequence[r.Span]) -> None:
+        """Before work reads `spans`: report what was written there."""
+        for lo, hi in spans:
+            self._flush(lo, hi)
+
+    def free(self, lo: int, hi: int) -> None:
+        """The memory is gone."""
+        self._flush(lo, hi)
+        self._drop(lo, hi)
+        for base in [base for base in self._storages if lo <= base < hi]:
+            del self._storages[base]
+
+    def _flush(self, lo: int, hi: int) -> None:
+        for block in self._overlapping(lo, hi):
+            if block.changed():
+                self._report(block)
+
+    def _drop(self, lo: int, hi: int) -> None:
+        for block in self._overlapping(lo, hi):
+            del self._blocks[block.lo]
+            if self._protector is not None:
+                self._protector.disarm((block.lo, block.hi))
+        self._starts = sorted(self._blocks)
+
+    def _overlapping(self, lo: int, hi: int) -> list[Block]:
+        first = max(bisect_right(self._starts, lo) - 1, 0)
+        out = []
+        for start in self._starts[first:]:
+            if start >= hi:
+                break
+            if self._blocks[start].hi > lo:
+                out.append(self._blocks[start])
+        return out
+
+    # -- what was written ------------------------------------------------------------------------
+
+    def _report(self, block: Block, faults: Sequence[Fault] = ()) -> None:
+        now = _bytes(block.lo, block.hi).copy()  # what a thread writes from here on is the next one's
+        spans = changes(block.known, now, block.lo)
+        block.known[:] = now
+        if not listening() or not (spans or faults):
+            return
+        writes, nobodys = attribute(faults, spans)
+        for fault, written in writes:
+            who = fault.thread or ""
+            emit(r.HostAccess(thread=who, loc=fault.loc, mark=fault.mark, writes=written, how="page"))
+        if nobodys:
+            emit(silent_write(nobodys, block.since, ""))
+
+    def _report_faults(self) -> None:
+        faults = self._protector.take() if self._protector is not None else ()
+        for block in self._blocks.values() if faults else ():
+            own = [fault for fault in faults if block.lo <= fault.address < block.hi]
+            if own:
+                self._report(block, own)
+
+
+def _bytes(lo: int, hi: int) -> np.ndarray:
+    return np.ctypeslib.as_array((ctypes.c_uint8 * (hi - lo)).from_address(lo))

@@ -1,0 +1,96 @@
+"""Watching a real GPU: `watch()` makes what happens on it part of the trace.
+
+    with watch(), racecheck.audit() as audit:
+        ...
+
+`racecheck.audit()` opens it by itself where PyTorch has a GPU. There is one watch in a process at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+
+from racecheck.cuda.hooks import order_seen
+from racecheck.cuda.methods import method_patches
+from racecheck.cuda.observer import Observer
+from racecheck.cuda.operators import Operators
+from racecheck.errors import UsageError
+from racecheck.trace import announcer, flusher
+from racecheck.trace.locks import HostThreads
+from racecheck.trace.replacing import replaced
+from racecheck.trace.threads import traced_threads
+
+#: How calls are seen; "auto" is the first of the others that works here.
+CAPTURES = ("auto", "cupti", "hooks")
+
+_open: Observer | None = None
+
+
+def watching() -> Observer | None:
+    """The observer of the open watch, if there is one."""
+    return _open
+
+
+@contextmanager
+def watch(capture: str = "auto", *, operators: bool = False, exact: bool = False) -> Iterator[Observer]:
+    """Tell what the enclosed code does on the GPU, to whoever listens.
+
+    `capture` says how calls are seen: "cupti" (the driver's own callbacks: C++ code too), "hooks" (PyTorch's
+    callbacks and methods) or "auto". `operators` tells of every PyTorch operation with the bytes it touches,
+    so that races on device memory are found too, at a cost for each. `exact` write-protects staged memory: a
+    silent host write is then known by its own line and thread.
+
+    Raises:
+        UsageError: no GPU, an unknown capture, one that cannot be had here, or a second watch.
+        UnsupportedOperation: `exact` on another system than Linux on x86-64 or AArch64.
+    """
+    global _open
+    if capture not in CAPTURES:
+        raise UsageError(f"no capture {capture!r:.40}; write one of {', '.join(CAPTURES)}")
+    if not torch.cuda.is_available():
+        raise UsageError(
+            "PyTorch finds no CUDA GPU to watch; open racecheck.virtual_cuda(), which needs none"
+        )
+    if _open is not None:
+        raise UsageError("the GPU is watched already; leave the first watch before the second")
+    torch.cuda.init()
+    observer = Observer(exact)
+    with ExitStack() as stack:
+        stack.callback(observer.staged.close)
+        copies = _order(stack, observer, capture)
+        stack.enter_context(traced_threads(_Threads(observer, copies=copies) if operators else None))
+        stack.enter_context(announcer(observer.graphs))
+        stack.enter_context(flusher(lambda ended: observer.flush()))
+        stack.enter_context(replaced(method_patches(observer, copies=copies and not operators)))
+        if operators:
+            stack.enter_context(Operators(observer, copies=copies))
+        _open = observer
+        try:
+            yield observer
+        finally:
+            _open = None
+
+
+def _order(stack: ExitStack, observer: Observer, capture: str) -> bool:
+    """Begin to see what orders; is it left to others to see copies?"""
+    stack.enter_context(order_seen(observer))
+    return True
+
+
+class _Threads(HostThreads):
+    """Threads that enter the dispatch mode, which is a thread's own."""
+
+    def __init__(self, observer: Observer, *, copies: bool) -> None:
+        super().__init__()
+        self._observer = observer
+        self._copies = copies
+
+    def run(self, thread: threading.Thread, target: Any) -> None:
+        """Call `target()`, in `thread`, which has just started."""
+        with Operators(self._observer, copies=self._copies):
+            target()
