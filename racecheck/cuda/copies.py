@@ -1,8 +1,7 @@
 """What a copy between host and device is to a trace: which bytes are read and written, and when.
 
-The rules are those of `racecheck.virtual.copies`, seen on an H200, and of PyTorch's `copy_` for CUDA: a pinned
-source that can be moved as it lies is read when the copy retires; everything else goes through a temporary
-while the call lasts.
+The rules are those of `racecheck.virtual.copies`, seen on an H200: a pinned source that can be moved as it
+lies is read when the copy retires; everything else goes through a temporary while the call lasts.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from racecheck.trace.replacing import Patch, original, replaced, replaces
 @contextmanager
 def order_seen(observer: Observer) -> Iterator[None]:
     """Tell `observer` of everything that orders, as far as PyTorch is asked for it."""
-    registrations = [
+    registrations: list[tuple[Any, Callable[..., None]]] = [
         (_gpu_trace.EventRecordCallbacks, observer.event_record),
         (_gpu_trace.EventWaitCallbacks, observer.event_wait),
         (_gpu_trace.EventDeletionCallbacks, observer.event_free),

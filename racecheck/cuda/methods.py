@@ -122,4 +122,4 @@ def _writer(observer: Observer, real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _stream(tensor: torch.Tensor) -> int:
-    return torch.cuda.current_stream(tensor.device).cuda_stream  # type: ignore[no-any-return]
+    return torch.cuda.current_stream(tensor.device).cuda_stream

@@ -1,4 +1,4 @@
-"""Every operation of PyTorch with the bytes it reads and writes: kernels on the device, the CPU's on pinned memory.
+"""Every operation of PyTorch with the bytes it reads and writes, on the device and in pinned memory.
 
 A dispatch mode belongs to one thread: it is entered by the thread that opens the context and by every thread
 started inside. Kernels launched from C++ past PyTorch's dispatcher are not seen.
@@ -118,4 +118,4 @@ def _spans(tensors: Iterable[torch.Tensor]) -> tuple[r.Span, ...]:
 
 
 def _stream(tensor: torch.Tensor) -> int:
-    return torch.cuda.current_stream(tensor.device).cuda_stream  # type: ignore[no-any-return]
+    return torch.cuda.current_stream(tensor.device).cuda_stream

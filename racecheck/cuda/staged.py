@@ -2,8 +2,8 @@
 
 The bytes of a staged range are compared with what they were when the thread that stages it makes a call that
 could order them: a copy or launch that reads them, and anything the thread waits for. Comparing at the calls
-of that one thread keeps a write from being taken for another thread's; a write by some other thread, which
-nothing but its bytes betray, is then found later and as the staging thread's own: an exact watch knows better.
+of that one thread keeps a write from being taken for another thread's. A write by some other thread, which
+nothing but its bytes betray, is found later and as the staging thread's own: an exact watch knows better.
 
 PyTorch's pinned pool hands a block out again once its copies are done, so memory of a new storage is a new
 object (`guarded`), though it has the old address. That the pool asks its events is not told to the trace: an
@@ -49,7 +49,7 @@ class Block:
 
     def changed(self) -> bool:
         """Do the bytes differ from what is known?"""
-        return _memcmp(self.lo, self.at, self.hi - self.lo) != 0
+        return bool(_memcmp(self.lo, self.at, self.hi - self.lo))
 
 
 class Staged:
@@ -73,7 +73,7 @@ class Staged:
     # -- whose memory ----------------------------------------------------------------------------
 
     def own(self, tensor: torch.Tensor) -> None:
-        """`tensor` is pinned and in use now: is its memory what it was, or has the pool handed it out anew?"""
+        """`tensor` is pinned and used now: is its memory what it was, or did the pool hand it out anew?"""
         from torch.multiprocessing.reductions import StorageWeakRef
 
         storage = tensor.untyped_storage()

@@ -53,9 +53,7 @@ def watch(capture: str = "auto", *, operators: bool = False, exact: bool = False
     if capture not in CAPTURES:
         raise UsageError(f"no capture {capture!r:.40}; write one of {', '.join(CAPTURES)}")
     if not torch.cuda.is_available():
-        raise UsageError(
-            "PyTorch finds no CUDA GPU to watch; open racecheck.virtual_cuda(), which needs none"
-        )
+        raise UsageError("PyTorch finds no CUDA GPU to watch; racecheck.virtual_cuda() needs none")
     if _open is not None:
         raise UsageError("the GPU is watched already; leave the first watch before the second")
     torch.cuda.init()

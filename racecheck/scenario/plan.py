@@ -109,12 +109,10 @@ def plan_all(files: Sequence[ScenarioFile], overrides: Overrides) -> list[RowPla
 
 def check_device(device: str, lag: str | None = None, exact: bool = False) -> None:
     """`UsageError` unless this machine has what `device` needs, and `lag` and `exact` are for it."""
-    if device != "cuda":
-        if exact:
-            _require_exact()
-        return
     if exact:
-        raise UsageError("--exact: only runs on the virtual device are audited; write --device virtual")
+        _require_exact()
+    if device != "cuda":
+        return
     if lag is not None:
         raise UsageError(f"--lag {lag}: only the virtual device can be late on purpose; leave the lag out")
     import torch

@@ -87,11 +87,8 @@ def run_row(
     requests = build_requests(plan.file, plan.seed, model_spec(plan.file))
     reference = references.of(plan, requests, on_step)
     count = StepCounter("row", on_step)
-    if plan.device == "virtual":
-        with nullcontext() if trace is None else subscribe(TraceWriter(trace)):
-            outcome = _audited(plan, requests, count)
-    else:
-        outcome = _on_gpu(plan, requests, count)
+    with nullcontext() if trace is None else subscribe(TraceWriter(trace)):
+        outcome = _audited(plan, requests, count)
     return Row(
         scenario=plan.file.scenario.name,
         runner=plan.runner,
@@ -125,8 +122,7 @@ def _audited(plan: RowPlan, requests: Sequence[Request], on_step: StepCounter) -
     costs: Sequence[SlotCost] = ()
     audit = reason = None
     try:
-        devices = plan.file.scenario.ranks
-        with _device(plan.lag, plan.exact, devices), racecheck.audit() as audit:
+        with _provider(plan), racecheck.audit() as audit:
             tokens, costs = _run_ahead(plan, requests, on_step)
     except Exception as error:
         # A corrupted index may well end the run; the race that corrupted it is the news then.
@@ -148,14 +144,16 @@ def _audited(plan: RowPlan, requests: Sequence[Request], on_step: StepCounter) -
     return _Outcome(tokens, verdict, reason, findings, evidence, costs)
 
 
-def _on_gpu(plan: RowPlan, requests: Sequence[Request], on_step: StepCounter) -> _Outcome:
-    tokens, costs = _run_ahead(plan, requests, on_step)
-    reason = "Runs on a real GPU are not audited yet: only the tokens were compared."
-    return _Outcome(tokens, "inconclusive", reason, costs=costs)
-
-
 def _device(lag: str | None, exact: bool = False, devices: int = 1) -> AbstractContextManager[object]:
     return nullcontext() if lag is None else racecheck.virtual_cuda(lag=lag, exact=exact, devices=devices)
+
+
+def _provider(plan: RowPlan) -> AbstractContextManager[object]:
+    if plan.device == "virtual":
+        return _device(plan.lag, plan.exact, plan.file.scenario.ranks)
+    from racecheck.cuda.watch import watch
+
+    return watch(operators=True, exact=plan.exact)
 
 
 def _run_ahead(
