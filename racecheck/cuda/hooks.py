@@ -32,14 +32,15 @@ def order_seen(observer: Observer) -> Iterator[None]:
     for registry, callback in registrations:
         registry.add_callback(callback)
     try:
-        with replaced([*_queries(observer), *graph_patches(observer)]):
+        with replaced([*query_patches(observer), *graph_patches(observer)]):
             yield
     finally:
         for registry, callback in registrations:
             registry.callback_list.remove(callback)
 
 
-def _queries(observer: Observer) -> list[Patch]:
+def query_patches(observer: Observer) -> list[Patch]:
+    """The program asks whether an event or a stream is done."""
     event, stream = torch.cuda.Event, torch.cuda.Stream
 
     @replaces(original(event, "query"))

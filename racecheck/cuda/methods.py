@@ -85,6 +85,8 @@ def _copy(observer: Observer, real: Callable[..., Any], copies: bool) -> Callabl
 def _mover(observer: Observer, real: Callable[..., Any], copies: bool) -> Callable[..., Any]:
     @replaces(real)
     def move(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if listening() and is_pinned(self):
+            observer.own(self)
         out = real(self, *args, **kwargs)
         if listening() and isinstance(out, torch.Tensor) and out.is_cuda != self.is_cuda:
             host = self if out.is_cuda else out

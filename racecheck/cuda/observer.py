@@ -37,6 +37,8 @@ class Observer:
         self._numbers = itertools.count(1)
         self._graphs: dict[int, tuple[r.Capture, tuple[r.Span, ...]]] = {}  # by handle, with what it stages
         self.unknown_launches = 0
+        self.fallback: str | None = None  # why calls are not seen by CUPTI
+        self._shared: set[int] = set()  # device blocks that another stream uses, by address
         self._graph_numbers = itertools.count(1)
 
     def stream(self, handle: int) -> Hashable:
@@ -57,15 +59,30 @@ class Observer:
         with self.lock:
             self.staged.own(tensor)
 
+    def allocated(self, tensor: torch.Tensor) -> None:
+        """`tensor` is fresh device memory; the same stream may have used the block before."""
+        storage = tensor.untyped_storage()
+        lo, size = storage.data_ptr(), storage.nbytes()
+        guarded = lo in self._shared
+        self._shared.discard(lo)
+        name = f"device memory of {size} bytes"
+        self.tell(r.Alloc, span=(lo, lo + size), kind="device", name=name, guarded=guarded, reuse=not guarded)
+
+    def shared(self, tensor: torch.Tensor) -> None:
+        """`record_stream`: the pool hands its block out again only when that stream is done with it."""
+        self._shared.add(tensor.untyped_storage().data_ptr())
+
     # -- work ------------------------------------------------------------------------------------
 
     def work(self, handle: int, node: r.Node, *, blocking: bool = False) -> None:
         """`node` was issued to stream `handle`, or captured there."""
         with self.lock:
             stream = self.stream(handle)
-            if node.kind == "h2d":
+            if node.kind == "h2d" and node.reads:
+                self.staged.touch(node.reads[0][0])
                 self.staged.use(node.reads)
-            elif node.kind == "d2h":
+            elif node.kind == "d2h" and node.writes:
+                self.staged.touch(node.writes[0][0])
                 self.staged.landing(node.writes)
             capture = self.captures.of(stream)
             if capture is not None:
@@ -79,10 +96,13 @@ class Observer:
         with self.lock:
             self.staged.poll_spans((*reads, *writes))
             self.tell(r.HostAccess, reads=reads, writes=writes)
-        with writable(writes):
+        with self.staged.written(writes, self.lock), writable(writes):
             yield
+
+    def freed(self, lo: int, hi: int) -> None:
+        """Pinned memory that is the system's again."""
         with self.lock:
-            self.staged.known(writes)
+            self.staged.free(lo, hi)
 
     def flush(self) -> None:
         """Report the calling thread's silent writes so far."""
@@ -137,6 +157,13 @@ class Observer:
             if listening():
                 emit(record)
 
+    def instantiated(self, graph: int, executable: int) -> None:
+        """`executable` launches what `graph` holds."""
+        with self.lock:
+            known = self._graphs.get(graph)
+            if known is not None:
+                self._graphs[executable] = known
+
     def launch(self, graph: int, stream: int) -> None:
         """All nodes of `graph` run on `stream`."""
         with self.lock:
@@ -155,4 +182,4 @@ class Observer:
 
     def graphs(self) -> Iterable[r.Capture]:
         """What was captured so far, for those who begin to listen."""
-        return [record for record, _ in self._graphs.values()]
+        return list({record.graph: record for record, _ in self._graphs.values()}.values())

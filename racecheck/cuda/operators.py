@@ -24,6 +24,14 @@ from racecheck.virtual.ops import OpInfo, aten, op_info
 
 _MOVES = {aten.copy_.default, aten._to_copy.default}
 
+#: They allocate and write nothing.
+_EMPTY = {
+    getattr(packet, overload)
+    for packet in (aten.empty, aten.empty_like, aten.empty_strided, aten.new_empty, aten.new_empty_strided)
+    for overload in packet.overloads()
+    if overload not in ("out", "names_out")
+}
+
 
 class Operators(TorchDispatchMode):
     """Tells `observer` of every operation; `copies`: of those between host and device too."""
@@ -46,6 +54,9 @@ class Operators(TorchDispatchMode):
         if info.composite and not info.substituted:
             with self:
                 return func.decompose(*args, **kwargs)
+        if func is aten.record_stream.default:
+            self._observer.shared(args[0])
+            return func(*args, **kwargs)
         if func in _MOVES:
             return self._move(info, args, kwargs)
         return self._compute(info, args, kwargs)
@@ -58,12 +69,15 @@ class Operators(TorchDispatchMode):
                 return self._compute(info, args, kwargs)
             with self._told(dst, src, non_blocking):
                 return info.func(*args, **kwargs)
-        out = info.func(*args, **kwargs)
         (src,) = args
+        if is_pinned(src):
+            self._observer.own(src)
+        out = info.func(*args, **kwargs)
+        if out.is_cuda:
+            self._observer.allocated(out)
         if out.is_cuda or src.is_cuda:
             with self._told(out, src, bool(kwargs.get("non_blocking", False))):
                 pass
-            return out
         return out
 
     def _told(self, dst: torch.Tensor, src: torch.Tensor, non_blocking: bool) -> Any:
@@ -84,26 +98,30 @@ class Operators(TorchDispatchMode):
             self._observer.own(tensor)
         if device or not host:
             out = info.func(*args, **kwargs)
-            results = [leaf for leaf in tree_iter(out) if isinstance(leaf, torch.Tensor) and leaf.is_cuda]
-            if device or results:
-                self._kernel(info, [*device, *host], [*written, *results], device or results)
+            self._kernel(info, [*device, *host], written, out)
             return out
         ids = {id(tensor) for tensor in written}
         reads = _spans(tensor for tensor in host if id(tensor) not in ids)
         with self._observer.host(reads=reads, writes=_spans(tensor for tensor in host if id(tensor) in ids)):
             return info.func(*args, **kwargs)
 
-    def _kernel(
-        self, info: OpInfo, reads: list[torch.Tensor], writes: list[torch.Tensor], on: list[torch.Tensor]
-    ) -> None:
+    def _kernel(self, info: OpInfo, given: list[torch.Tensor], written: list[torch.Tensor], out: Any) -> None:
+        """A kernel on the stream of its tensors; what it returns is fresh memory, or an argument again."""
+        known = {tensor.untyped_storage().data_ptr() for tensor in given}
+        results = [leaf for leaf in tree_iter(out) if isinstance(leaf, torch.Tensor) and leaf.is_cuda]
+        fresh = [tensor for tensor in results if tensor.untyped_storage().data_ptr() not in known]
+        for tensor in fresh:
+            self._observer.allocated(tensor)
+        if info.func in _EMPTY or not (given or results):
+            return
         node = r.Node(
             kind="kernel",
             name=info.name,
-            reads=_spans(reads),
-            writes=_spans(writes),
+            reads=_spans(given),
+            writes=_spans([*written, *fresh]),
             partial=info.mutates and info.partial,
         )
-        self._observer.work(_stream(on[0]), node)
+        self._observer.work(_stream(next(tensor for tensor in (*given, *results) if tensor.is_cuda)), node)
 
 
 def _written(info: OpInfo, args: Any, kwargs: Any) -> list[torch.Tensor]:

@@ -2,8 +2,9 @@
 
 The bytes of a staged range are compared with what they were when the thread that stages it makes a call that
 could order them: a copy or launch that reads them, and anything the thread waits for. Comparing at the calls
-of that one thread keeps a write from being taken for another thread's. A write by some other thread, which
-nothing but its bytes betray, is found later and as the staging thread's own: an exact watch knows better.
+of that one thread keeps a write from being taken for another thread's. Ranges that several threads stage are
+compared only where a copy reads them, and what is found there counts as the copying thread's own: an exact
+watch knows better.
 
 PyTorch's pinned pool hands a block out again once its copies are done, so memory of a new storage is a new
 object (`guarded`), though it has the old address. That the pool asks its events is not told to the trace: an
@@ -14,13 +15,14 @@ from __future__ import annotations
 
 import ctypes
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from racecheck.exact.attribute import attribute, changes, silent_write
+from racecheck.exact.attribute import attribute, silent_write
 from racecheck.exact.handler import Fault
 from racecheck.exact.protector import Protector
 from racecheck.trace import caller, emit, listening, registered, thread_name
@@ -38,14 +40,15 @@ COMPARED_ALWAYS = 1 << 20
 
 @dataclass(eq=False, slots=True)
 class Block:
-    """A staged range, what its bytes were, and the thread that stages it."""
+    """A staged range, what its bytes were, and the thread that stages it (None: several do)."""
 
     lo: int
     hi: int
     known: np.ndarray
     at: int  # the address of `known`
-    thread: str
+    thread: str | None
     since: r.Loc
+    busy: int = 0  # writers at work in it, of whom the trace knows
 
     def changed(self) -> bool:
         """Do the bytes differ from what is known?"""
@@ -58,7 +61,8 @@ class Staged:
     def __init__(self, exact: bool) -> None:
         self._blocks: dict[int, Block] = {}
         self._starts: list[int] = []
-        self._storages: dict[int, tuple[int, object]] = {}  # base -> size and a weak reference
+        self._storages: dict[int, tuple[int, Any]] = {}  # base -> size and a weak reference
+        self._bases: list[int] = []
         self._protector = Protector() if exact else None
 
     def close(self) -> None:
@@ -69,6 +73,7 @@ class Staged:
         self._blocks.clear()
         self._starts.clear()
         self._storages.clear()
+        self._bases.clear()
 
     # -- whose memory ----------------------------------------------------------------------------
 
@@ -79,14 +84,27 @@ class Staged:
         storage = tensor.untyped_storage()
         base = storage.data_ptr()
         held = self._storages.get(base)
-        if held is not None and not held[1].expired() and held[1].cdata == storage._cdata:  # type: ignore[attr-defined]
+        if held is not None and not held[1].expired() and held[1].cdata == storage._cdata:
             return
         size = storage.nbytes()
         fresh = held is not None
         self._storages[base] = size, StorageWeakRef(storage)
+        self._bases = sorted(self._storages)
         if fresh:
             self._drop(base, base + size)
         self._name(base, base + size, fresh)
+
+    def touch(self, address: int) -> None:
+        """A copy uses `address`: if its storage is gone, the pool has handed the block out anew."""
+        index = bisect_right(self._bases, address) - 1
+        if index < 0:
+            return
+        base = self._bases[index]
+        size, reference = self._storages[base]
+        if address < base + size and reference.expired():
+            del self._storages[base], self._bases[index]
+            self._drop(base, base + size)
+            self._name(base, base + size, True)
 
     def _name(self, lo: int, hi: int, fresh: bool) -> None:
         """Tell what these bytes are called: a registered name, or their size."""
@@ -115,9 +133,10 @@ class Staged:
         for lo, hi in spans:
             block = self._blocks.get(lo)
             if block is not None and block.hi == hi:
-                if block.changed():
+                if block.changed() and not block.busy:
                     self._report(block)
-                block.thread, block.since = thread_name(), caller()
+                block.since = caller()
+                self._used_by_this_thread(block)
                 continue
             self._flush(lo, hi)
             self._drop(lo, hi)
@@ -133,12 +152,28 @@ class Staged:
             self._flush(lo, hi)
             self._drop(lo, hi)
 
-    def known(self, spans: Iterable[r.Span]) -> None:
-        """These bytes changed, or are about to, in a way the trace knows."""
-        for lo, hi in spans:
-            for block in self._overlapping(lo, hi):
-                a, b = max(lo, block.lo), min(hi, block.hi)
-                block.known[a - block.lo : b - block.lo] = _bytes(a, b)
+    @contextmanager
+    def written(self, spans: Iterable[r.Span], lock: AbstractContextManager[Any]) -> Iterator[None]:
+        """Inside, the calling thread writes `spans`, as the trace knows; `lock` guards what is staged."""
+        with lock:
+            blocks = [block for lo, hi in spans for block in self._overlapping(lo, hi)]
+            for block in blocks:
+                block.busy += 1
+                self._used_by_this_thread(block)
+        try:
+            yield
+        finally:
+            with lock:
+                for block in blocks:
+                    block.busy -= 1
+                for lo, hi in spans:
+                    for block in self._overlapping(lo, hi):
+                        a, b = max(lo, block.lo), min(hi, block.hi)
+                        block.known[a - block.lo : b - block.lo] = _bytes(a, b)
+
+    def _used_by_this_thread(self, block: Block) -> None:
+        if block.thread != thread_name():
+            block.thread = None
 
     def poll(self) -> None:
         """Before the calling thread learns of anything: report what it wrote until now."""
@@ -148,7 +183,7 @@ class Staged:
         thread, here = thread_name(), None
         for block in list(self._blocks.values()):
             if block.thread == thread and block.hi - block.lo <= COMPARED_ALWAYS:
-                if block.changed():
+                if block.changed() and not block.busy:
                     self._report(block)
                 here = here or caller()
                 block.since = here
@@ -164,10 +199,11 @@ class Staged:
         self._drop(lo, hi)
         for base in [base for base in self._storages if lo <= base < hi]:
             del self._storages[base]
+        self._bases = sorted(self._storages)
 
     def _flush(self, lo: int, hi: int) -> None:
         for block in self._overlapping(lo, hi):
-            if block.changed():
+            if block.changed() and not block.busy:
                 self._report(block)
 
     def _drop(self, lo: int, hi: int) -> None:
@@ -191,7 +227,7 @@ class Staged:
 
     def _report(self, block: Block, faults: Sequence[Fault] = ()) -> None:
         now = _bytes(block.lo, block.hi).copy()  # what a thread writes from here on is the next one's
-        spans = changes(block.known, now, block.lo)
+        spans = _hull(block.known, now, block.lo)
         block.known[:] = now
         if not listening() or not (spans or faults):
             return
@@ -208,6 +244,12 @@ class Staged:
             own = [fault for fault in faults if block.lo <= fault.address < block.hi]
             if own:
                 self._report(block, own)
+
+
+def _hull(known: np.ndarray, now: np.ndarray, base: int) -> tuple[r.Span, ...]:
+    """From the first to the last byte that differs: a copy reads the whole range, so no gap matters."""
+    changed = np.flatnonzero(known != now)
+    return ((base + int(changed[0]), base + int(changed[-1]) + 1),) if len(changed) else ()
 
 
 def _bytes(lo: int, hi: int) -> np.ndarray:

@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 
-from racecheck.cuda.hooks import order_seen
+from racecheck.cuda.cupti import calls_seen
+from racecheck.cuda.hooks import order_seen, query_patches
 from racecheck.cuda.methods import method_patches
 from racecheck.cuda.observer import Observer
 from racecheck.cuda.operators import Operators
@@ -76,6 +77,16 @@ def watch(capture: str = "auto", *, operators: bool = False, exact: bool = False
 
 def _order(stack: ExitStack, observer: Observer, capture: str) -> bool:
     """Begin to see what orders; is it left to others to see copies?"""
+    if capture != "hooks":
+        try:
+            stack.enter_context(calls_seen(observer))
+            stack.enter_context(replaced(query_patches(observer)))
+        except UsageError as error:
+            if capture == "cupti":
+                raise
+            observer.fallback = str(error)
+        else:
+            return False
     stack.enter_context(order_seen(observer))
     return True
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +15,7 @@ from racecheck.report.result import WRONG, Row, Tokens, compare
 from racecheck.scenario.engines import EngineSettings, serve
 from racecheck.scenario.plan import RowPlan, model_spec
 from racecheck.scenario.workload import build_requests
-from racecheck.trace import subscribe
+from racecheck.trace import scope, subscribe
 from racecheck.trace.file import TraceWriter
 
 if TYPE_CHECKING:  # the engine imports torch, which takes seconds
@@ -151,9 +152,17 @@ def _device(lag: str | None, exact: bool = False, devices: int = 1) -> AbstractC
 def _provider(plan: RowPlan) -> AbstractContextManager[object]:
     if plan.device == "virtual":
         return _device(plan.lag, plan.exact, plan.file.scenario.ranks)
+    return _gpu(plan.exact)
+
+
+@contextmanager
+def _gpu(exact: bool) -> Iterator[None]:
+    """A real GPU under watch, with names of its own: those of an earlier row may still be alive."""
     from racecheck.cuda.watch import watch
 
-    return watch(operators=True, exact=plan.exact)
+    gc.collect()  # a graph that dies while another is captured breaks the capture
+    with scope(), watch(operators=True, exact=exact):
+        yield
 
 
 def _run_ahead(
