@@ -11,7 +11,8 @@ code runs. It keeps the trace, so that a repair can be checked before it is prop
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from threading import RLock
 
 from racecheck.detect import Detector, Finding
 from racecheck.detect.advice import advise
@@ -19,10 +20,13 @@ from racecheck.detect.evidence import Evidence
 from racecheck.errors import Inconclusive, RaceFound
 from racecheck.report.channel import deliver
 from racecheck.trace import Trace, flush, subscribe
-from racecheck.trace.records import DeviceOp, Record, Replay
+from racecheck.trace.records import Acquire, DeviceOp, Record, Replay
 
-#: A trace longer than this is not kept: findings then come without a checked repair.
-KEPT_RECORDS = 1_000_000
+#: A longer trace is let go: what is found later comes without a checked repair.
+KEPT_RECORDS = 200_000
+
+#: So many records are judged together, unless the host waits earlier.
+BATCH = 256
 
 UNTESTED = "no staged buffer was rewritten in the audited code"
 
@@ -31,15 +35,45 @@ class Audit:
     """The verdict on a stretch of execution; complete once the context is left."""
 
     def __init__(self) -> None:
-        self.trace = Trace()
+        self._trace = Trace()
+        self._lock = RLock()
         self._detector = Detector()
-        self._repaired = False
+        self._pending: list[Record] = []
+        self._advised: set[int] = set()
+        self._dropped = False  # was the trace let go?
 
     def __call__(self, record: Record) -> None:
         """Listen to one record."""
-        if len(self.trace) < KEPT_RECORDS:
-            self.trace.append(record)
-        self._detector.feed(record)
+        self._pending.append(record)
+        waits = isinstance(record, Acquire) and record.how == "sync"
+        if waits or len(self._pending) >= BATCH:
+            self._drain()
+
+    def _drain(self) -> None:
+        """Judge what was heard: while the host waits anyway, or when it has become much."""
+        with self._lock:
+            batch, self._pending = self._pending, []
+            for record in batch:
+                self._detector.feed(record)
+            if self._dropped:
+                return
+            self._trace += batch
+            if len(self._trace) > KEPT_RECORDS:
+                self._advise()
+                self._trace.clear()
+                self._dropped = True
+
+    def _advise(self) -> None:
+        for finding in self._detector.findings if not self._dropped else ():
+            if id(finding) not in self._advised:
+                self._advised.add(id(finding))
+                advise(self._trace, finding)
+
+    @property
+    def trace(self) -> Trace:
+        """What was heard so far; empty once it grew beyond `KEPT_RECORDS`."""
+        self._drain()
+        return self._trace
 
     @property
     def verdict(self) -> str:
@@ -47,11 +81,13 @@ class Audit:
 
         `clean` needs evidence: some staged buffer was rewritten after somebody had used it.
         """
+        self._drain()
         return self._detector.verdict
 
     @property
     def evidence(self) -> Evidence:
         """Which buffers were rewritten, how often, what ordered that, how often a window was open."""
+        self._drain()
         return self._detector.evidence
 
     @property
@@ -60,15 +96,14 @@ class Audit:
 
         Each kind is in the order in which it was met.
         """
-        if not self._repaired and len(self.trace) < KEPT_RECORDS:
-            self._repaired = True
-            for finding in self._detector.findings:
-                advise(self.trace, finding)
+        self._drain()
+        self._advise()
         return self._detector.findings
 
     @property
     def first(self) -> Finding | None:
         """The first of `findings` as it was met, without reasons and repairs: those take time."""
+        self._drain()
         return next(iter(self._detector.findings), None)
 
     def assert_clean(self) -> None:
@@ -104,10 +139,10 @@ class Audit:
 
     def _untested(self) -> str:
         """Why the run is inconclusive, and what would change that."""
-        if not any(isinstance(record, (DeviceOp, Replay)) for record in self.trace):
+        if not self._dropped and not any(isinstance(record, (DeviceOp, Replay)) for record in self.trace):
             return (
-                "no device work was recorded in the audited code; run it under racecheck.virtual_cuda() "
-                "(a real GPU is not audited yet)"
+                "no device work was recorded in the audited code; run it on a GPU, or under "
+                "racecheck.virtual_cuda()"
             )
         return f"{UNTESTED}; run more steps in it"
 
@@ -126,12 +161,33 @@ class Audit:
 
 
 @contextmanager
-def audit() -> Iterator[Audit]:
-    """Judge the enclosed code, on whatever device it runs."""
+def audit(*, capture: str = "auto", operators: bool = False, exact: bool = False) -> Iterator[Audit]:
+    """Judge the enclosed code, on whatever device it runs.
+
+    Under `virtual_cuda` everything is seen, and the arguments do not matter. On a real GPU they say how it is
+    watched, as in `racecheck.cuda.watch.watch`: by default staged memory is, at little cost, through CUPTI
+    where the extra `gpu` is installed, else through PyTorch's hooks.
+
+    Raises:
+        UsageError: the GPU cannot be watched in this way.
+    """
     judge = Audit()
-    with subscribe(judge):
+    with _watched(capture, operators, exact), subscribe(judge):
         try:
             yield judge
         finally:
             flush("the context ended")
             deliver(judge)
+
+
+def _watched(capture: str, operators: bool, exact: bool) -> AbstractContextManager[object]:
+    """A watch on the GPU, unless there is none, it is watched already, or the code runs on a virtual one."""
+    import torch
+
+    from racecheck.virtual.machine import open_machine
+
+    if open_machine() is not None or not torch.cuda.is_available():
+        return nullcontext()
+    from racecheck.cuda.watch import watch, watching
+
+    return nullcontext() if watching() else watch(capture, operators=operators, exact=exact)

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from racecheck.commands import options
 from racecheck.commands.options import lag as checked_lag
 from racecheck.errors import UsageError
+from racecheck.provider import DEVICES
+from racecheck.scenario.plan import check_device
 from racecheck.words import counted
 
 if TYPE_CHECKING:  # the engine imports torch, which takes seconds
@@ -41,6 +44,14 @@ def faults(
             parser=checked_lag, metavar="L", help="With --check: latest (so if left out), eager or seed:N."
         ),
     ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            parser=options.one_of(DEVICES),
+            metavar="NAME",
+            help="With --check: virtual (so if left out) or cuda.",
+        ),
+    ] = None,
 ) -> int:
     """List the known faults, show the code of those named, or check that each is found.
 
@@ -50,8 +61,15 @@ def faults(
 
     chosen = [find(name) for name in names or CATALOGUE]
     if check:
-        return _check(chosen, _models(scenario), seed or 0, lag or "latest")
-    for option, value in (("--scenario", scenario or None), ("--seed", seed), ("--lag", lag)):
+        if device == "cuda":
+            check_device(device, lag)
+        return _check(chosen, _models(scenario), seed or 0, lag or "latest", device or "virtual")
+    for option, value in (
+        ("--scenario", scenario or None),
+        ("--seed", seed),
+        ("--lag", lag),
+        ("--device", device),
+    ):
         if value is not None:
             raise UsageError(f"racecheck faults: {option} is for --check; write --check with it")
     print("\n".join(map(describe, chosen)) if names else table(chosen))
@@ -88,7 +106,9 @@ def _in_scenario(fault: Fault, file: ScenarioFile, overrides: Overrides) -> Cell
         raise UsageError(f"--fault {fault.name}: {file.path} is about another engine than racecheck's own")
     requests = build_requests(file, seed, spec)
     lag, steps = overrides.lag or scenario.lag, overrides.steps or scenario.steps
-    run = partial(observe, spec, requests, fault.setting, lag=lag, steps=steps, explain=True)
+    run = partial(
+        observe, spec, requests, fault.setting, lag=lag, steps=steps, explain=True, device=overrides.device
+    )
     seen, twin = run(parts=fault.parts), run(parts=fault.twin)
     return Cell(fault, scenario.model, seen, twin)
 
@@ -152,14 +172,16 @@ def _models(names: Sequence[str] | None) -> Sequence[str]:
     return names or MODELS
 
 
-def _check(chosen: Sequence[Fault], models: Sequence[str], seed: int, lag: str) -> int:
+def _check(chosen: Sequence[Fault], models: Sequence[str], seed: int, lag: str, device: str) -> int:
     """Run and print one cell after the other; 1 if one of them is not what it must be."""
     from racecheck.faults import cells
+
+    chosen = _that_fit(chosen, device)
 
     workers = (os.cpu_count() or 1) if len(chosen) > 1 else 1
     wrong = total = 0
     name = ""
-    for cell in cells(chosen, models, seed=seed, lag=lag, workers=workers):
+    for cell in cells(chosen, models, seed=seed, lag=lag, workers=workers, device=device):
         if cell.fault.name != name:
             name = cell.fault.name
             print(name)
@@ -170,3 +192,17 @@ def _check(chosen: Sequence[Fault], models: Sequence[str], seed: int, lag: str) 
         f"\n{total - wrong} of {counted(total, 'cell')} {'is' if total == 1 else 'are'} as the catalogue says"
     )
     return int(wrong > 0)
+
+
+def _that_fit(chosen: Sequence[Fault], device: str) -> list[Fault]:
+    """The faults that this machine can show; the others are named."""
+    if device == "virtual":
+        return list(chosen)
+    import torch
+
+    here = torch.cuda.device_count()
+    fit = [fault for fault in chosen if fault.setting.ranks <= here]
+    for fault in chosen:
+        if fault not in fit:
+            print(f"{fault.name}\n  not run: needs {fault.setting.ranks} GPUs, there is {here}")
+    return fit

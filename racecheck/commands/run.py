@@ -90,11 +90,12 @@ def run(
         slots=slots, runner=runner, device=device, lag=lag, seed=seed, steps=steps, exact=exact
     )
     if fault is not None:
-        if slots or runner or trace or json or device != "virtual":
+        if slots or runner or trace or json:
             raise UsageError(
-                f"--fault {fault}: brings its own slots and runners, on the virtual device; "
-                "leave out --slots, --runner, --device, --trace and --json"
+                f"--fault {fault}: brings its own slots and runners; "
+                "leave out --slots, --runner, --trace and --json"
             )
+        check_device(device, lag, exact)
         return run_with(fault, files, overrides)
     plans = plan_all(files, overrides)
     check_device(device, lag, exact)
@@ -113,10 +114,8 @@ def _trace_file(path: Path | None, plans: Sequence[RowPlan]) -> Iterator[IO[str]
     if path is None:
         yield None
         return
-    if len(plans) != 1 or plans[0].device != "virtual":
-        raise UsageError(
-            "--trace: a trace is that of one row on the virtual device; choose one with --runner and --slots"
-        )
+    if len(plans) != 1:
+        raise UsageError("--trace: a trace is that of one row; choose one with --runner and --slots")
     try:
         with path.open("w", encoding="utf-8") as file:
             yield file

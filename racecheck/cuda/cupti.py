@@ -4,8 +4,9 @@ Only calls that move staged bytes or order anything are subscribed to; kernel la
 Parameters are read where CUPTI leaves them: each call's C structure (generated_cuda_meta.h) holds its
 arguments in order, and all of those read here take one word of eight bytes.
 
-A query counts as an acquire when the program asks through `torch.cuda`: the same driver call made in C++ is
-PyTorch's memory pools looking for free blocks, and what they find is luck.
+A wait is told as it begins: the audit works while the host waits. A query counts as an acquire when it is made
+through `torch.cuda`: the same driver call made in C++ is PyTorch's memory pools looking for free blocks, and
+what they find is luck.
 """
 
 from __future__ import annotations
@@ -124,8 +125,8 @@ class _Calls:
             "cuEventRecord": (_EXIT, 2, lambda w: observer.event_record(w[0], w[1])),
             "cuEventRecordWithFlags": (_EXIT, 2, lambda w: observer.event_record(w[0], w[1])),
             "cuStreamWaitEvent": (_EXIT, 2, lambda w: observer.event_wait(w[1], w[0])),
-            "cuEventSynchronize": (_EXIT, 1, lambda w: observer.acquire("event", w[0])),
-            "cuStreamSynchronize": (_EXIT, 1, lambda w: observer.acquire("stream", w[0])),
+            "cuEventSynchronize": (_ENTER, 1, lambda w: observer.acquire("event", w[0])),
+            "cuStreamSynchronize": (_ENTER, 1, lambda w: observer.acquire("stream", w[0])),
             "cuEventDestroy_v2": (_EXIT, 1, lambda w: observer.event_free(w[0])),
             "cuStreamBeginCapture": (_EXIT, 1, lambda w: observer.capture_begin(w[0])),
             "cuStreamBeginCapture_v2": (_EXIT, 1, lambda w: observer.capture_begin(w[0])),
@@ -141,7 +142,7 @@ class _Calls:
             "cuMemHostRegister_v2": (_EXIT, 1, lambda w: copies.forget()),
         }
         for name in ("cuCtxSynchronize", "cuCtxSynchronize_v2"):
-            table[name] = (_EXIT, 0, lambda w: observer.acquire("device", None))
+            table[name] = (_ENTER, 0, lambda w: observer.acquire("device", None))
         # per-thread default streams have entry points of their own, with the same arguments
         twins = {f"{name}_{end}": entry for name, entry in table.items() for end in ("ptsz", "ptds")}
         self.table = {**table, **twins}

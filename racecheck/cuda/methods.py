@@ -19,7 +19,8 @@ from racecheck.trace import listening
 from racecheck.trace.replacing import Patch, original, replaces
 from racecheck.trace.spans import spans_of
 
-_READERS = ("tolist", "item", "numpy", "__int__", "__float__", "__bool__", "__index__", "clone")
+_VIEWERS = ("tolist", "numpy")  # no operation of PyTorch's, which a dispatch mode could see
+_READERS = (*_VIEWERS, "item", "__int__", "__float__", "__bool__", "__index__", "clone")
 _WRITERS = ("fill_", "zero_", "__setitem__")
 _MOVERS = ("to", "cuda", "cpu")
 
@@ -33,6 +34,12 @@ def method_patches(observer: Observer, *, copies: bool) -> list[Patch]:
         *((tensor, name, _reader(observer, original(tensor, name))) for name in _READERS),
         *((tensor, name, _writer(observer, original(tensor, name))) for name in _WRITERS),
     ]
+
+
+def view_patches(observer: Observer) -> list[Patch]:
+    """Those of the reading methods that never reach PyTorch's dispatcher."""
+    tensor = torch.Tensor
+    return [(tensor, name, _reader(observer, original(tensor, name))) for name in _VIEWERS]
 
 
 def on_host(observer: Observer, *, reads: Any = None, writes: Any = None) -> AbstractContextManager[None]:

@@ -63,10 +63,10 @@ class Observer:
         """`tensor` is fresh device memory; the same stream may have used the block before."""
         storage = tensor.untyped_storage()
         lo, size = storage.data_ptr(), storage.nbytes()
-        guarded = lo in self._shared
+        fresh = lo in self._shared
         self._shared.discard(lo)
         name = f"device memory of {size} bytes"
-        self.tell(r.Alloc, span=(lo, lo + size), kind="device", name=name, guarded=guarded, reuse=not guarded)
+        self.tell(r.Alloc, span=(lo, lo + size), kind="device", name=name, reuse=not fresh)
 
     def shared(self, tensor: torch.Tensor) -> None:
         """`record_stream`: the pool hands its block out again only when that stream is done with it."""

@@ -24,6 +24,9 @@ from racecheck.virtual.ops import OpInfo, aten, op_info
 
 _MOVES = {aten.copy_.default, aten._to_copy.default}
 
+#: They ask about a tensor and touch none of its bytes.
+_ASKING = {aten.is_pinned.default, aten.detach.default}
+
 #: They allocate and write nothing.
 _EMPTY = {
     getattr(packet, overload)
@@ -49,7 +52,7 @@ class Operators(TorchDispatchMode):
         """Run one operation, and tell."""
         kwargs = kwargs or {}
         info = op_info(func) if listening() and hasattr(func, "_schema") else None
-        if info is None or info.is_view or info.renames:
+        if info is None or info.is_view or info.renames or func in _ASKING:
             return func(*args, **kwargs)
         if info.composite and not info.substituted:
             with self:

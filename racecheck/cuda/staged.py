@@ -7,7 +7,7 @@ compared only where a copy reads them, and what is found there counts as the cop
 watch knows better.
 
 PyTorch's pinned pool hands a block out again once its copies are done, so memory of a new storage is a new
-object (`guarded`), though it has the old address. That the pool asks its events is not told to the trace: an
+object, though it has the old address. That the pool asks its events is not told to the trace: an
 ordering that rests on how early the device was is luck.
 """
 
@@ -116,11 +116,11 @@ class Staged:
                 if isinstance(record, r.Alloc) and lo <= record.span[0] < hi:
                     known = True
                     if fresh:
-                        emit(replace(record, reuse=False, guarded=True))
+                        emit(replace(record, reuse=False))
         if not known:
             emit(
                 r.Alloc(
-                    thread=thread_name(), loc=caller(), span=(lo, hi), kind="pinned", guarded=fresh,
+                    thread=thread_name(), loc=caller(), span=(lo, hi), kind="pinned",
                     name=f"pinned memory of {hi - lo} bytes", reuse=not fresh,
                 )
             )  # fmt: skip
@@ -231,7 +231,7 @@ class Staged:
         block.known[:] = now
         if not listening() or not (spans or faults):
             return
-        writes, nobodys = attribute(faults, spans)
+        writes, nobodys = attribute(faults, spans) if faults else ((), spans)
         for fault, written in writes:
             who = fault.thread or ""
             emit(r.HostAccess(thread=who, loc=fault.loc, mark=fault.mark, writes=written, how="page"))

@@ -17,7 +17,7 @@ import torch
 
 from racecheck.cuda.cupti import calls_seen
 from racecheck.cuda.hooks import order_seen, query_patches
-from racecheck.cuda.methods import method_patches
+from racecheck.cuda.methods import method_patches, view_patches
 from racecheck.cuda.observer import Observer
 from racecheck.cuda.operators import Operators
 from racecheck.errors import UsageError
@@ -37,6 +37,17 @@ def watching() -> Observer | None:
     return _open
 
 
+def require(devices: int = 1) -> None:
+    """`UsageError` unless PyTorch finds this many GPUs."""
+    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if not found:
+        raise UsageError("PyTorch finds no CUDA GPU to watch; racecheck.virtual_cuda() needs none")
+    if found < devices:
+        raise UsageError(
+            f"{devices} GPUs are needed, and there is {found}; the virtual device has any number"
+        )
+
+
 @contextmanager
 def watch(capture: str = "auto", *, operators: bool = False, exact: bool = False) -> Iterator[Observer]:
     """Tell what the enclosed code does on the GPU, to whoever listens.
@@ -53,8 +64,7 @@ def watch(capture: str = "auto", *, operators: bool = False, exact: bool = False
     global _open
     if capture not in CAPTURES:
         raise UsageError(f"no capture {capture!r:.40}; write one of {', '.join(CAPTURES)}")
-    if not torch.cuda.is_available():
-        raise UsageError("PyTorch finds no CUDA GPU to watch; racecheck.virtual_cuda() needs none")
+    require()
     if _open is not None:
         raise UsageError("the GPU is watched already; leave the first watch before the second")
     torch.cuda.init()
@@ -65,9 +75,11 @@ def watch(capture: str = "auto", *, operators: bool = False, exact: bool = False
         stack.enter_context(traced_threads(_Threads(observer, copies=copies) if operators else None))
         stack.enter_context(announcer(observer.graphs))
         stack.enter_context(flusher(lambda ended: observer.flush()))
-        stack.enter_context(replaced(method_patches(observer, copies=copies and not operators)))
         if operators:
+            stack.enter_context(replaced(view_patches(observer)))
             stack.enter_context(Operators(observer, copies=copies))
+        else:
+            stack.enter_context(replaced(method_patches(observer, copies=copies)))
         _open = observer
         try:
             yield observer

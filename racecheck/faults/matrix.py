@@ -67,24 +67,39 @@ class Unit(NamedTuple):
     model: str
     seed: int
     lag: str
+    device: str
 
 
 def run_unit(unit: Unit) -> list[tuple[Seen | None, Seen]]:
     """What the faults of `unit`, and their twin, came to."""
     faults = [find(name) for name in unit.names]
-    how: dict[str, Any] = {"seed": unit.seed, "lag": unit.lag}
+    how: dict[str, Any] = {"seed": unit.seed, "lag": unit.lag, "device": unit.device}
     twin = run_twin(faults[0], unit.model, **how)
     return [(run_fault(one, unit.model, **how) if unit.model in one.where else None, twin) for one in faults]
 
 
 def cells(
-    faults: Iterable[Fault], models: Sequence[str], *, seed: int = 0, lag: str = "latest", workers: int = 1
+    faults: Iterable[Fault],
+    models: Sequence[str],
+    *,
+    seed: int = 0,
+    lag: str = "latest",
+    workers: int = 1,
+    device: str = "virtual",
 ) -> Iterator[Cell]:
-    """All cells, fault by fault, each as soon as it and those before it are known; by `workers` processes."""
+    """All cells, fault by fault, each as soon as it and those before it are known; by `workers` processes.
+
+    On a real GPU each unit has a process of its own: a corrupted index may break its context.
+    """
     faults = list(faults)
-    units = _units(faults, models, seed, lag)
+    units = _units(faults, models, seed, lag, device)
+    each = 1 if device == "cuda" else None
     known: dict[tuple[str, str], Cell] = {}
-    with ProcessPoolExecutor(workers, get_context("spawn")) if workers > 1 else nullcontext() as pool:
+    with (
+        ProcessPoolExecutor(workers, get_context("spawn"), max_tasks_per_child=each)
+        if workers > 1 or each
+        else nullcontext() as pool
+    ):
         outcomes = map(run_unit, units) if pool is None else pool.map(run_unit, units)
         todo = deque((fault.name, model) for fault in faults for model in models)
         for unit, outcome in zip(units, outcomes, strict=True):
@@ -94,8 +109,8 @@ def cells(
                 yield known.pop(todo.popleft())
 
 
-def _units(faults: Iterable[Fault], models: Sequence[str], seed: int, lag: str) -> list[Unit]:
+def _units(faults: Iterable[Fault], models: Sequence[str], seed: int, lag: str, device: str) -> list[Unit]:
     by_setting: dict[int, list[str]] = {}
     for fault in faults:
         by_setting.setdefault(id(fault.setting), []).append(fault.name)
-    return [Unit(tuple(names), model, seed, lag) for names in by_setting.values() for model in models]
+    return [Unit(tuple(names), model, seed, lag, device) for names in by_setting.values() for model in models]

@@ -13,6 +13,7 @@ from racecheck.engine.launch import run_ranks
 from racecheck.errors import RacecheckError
 from racecheck.faults.fault import Fault, Setting
 from racecheck.faults.workload import requests_for, small
+from racecheck.provider import provider
 from racecheck.report.result import WRONG
 
 #: Engine steps in which a fault must have shown.
@@ -51,8 +52,9 @@ def observe(
     lag: str = "latest",
     steps: int | None = None,
     explain: bool = False,
+    device: str = "virtual",
 ) -> Seen:
-    """Serve `requests`, changed as `setting` says, on an engine of `parts` under the virtual device.
+    """Serve `requests`, changed as `setting` says, on an engine of `parts` on `device`.
 
     With `explain` the finding has reasons and repairs.
     """
@@ -64,7 +66,7 @@ def observe(
         walks=setting.walks.get(spec.name, {}),
     )
     error: Exception | None = None
-    with racecheck.virtual_cuda(lag=lag, devices=setting.ranks), racecheck.audit() as audit:
+    with provider(device, lag=lag, devices=setting.ranks), racecheck.audit() as audit:
         try:
             if setting.ranks == 1:
                 Engine(config, parts).run(setting.requests(requests), steps)
@@ -88,12 +90,18 @@ def observe(
     return Seen(audit.verdict, None, untested, tuple(stalled))
 
 
-def run_fault(fault: Fault, model: str, *, seed: int = 0, lag: str = "latest") -> Seen:
+def run_fault(
+    fault: Fault, model: str, *, seed: int = 0, lag: str = "latest", device: str = "virtual"
+) -> Seen:
     """The small model `model` with `fault`: to the end only if it stalls, for that is no finding."""
     steps = None if fault.shows == "stall" else SHORT
-    return observe(small(model), requests_for(model, seed), fault.setting, fault.parts, lag, steps)
+    return observe(
+        small(model), requests_for(model, seed), fault.setting, fault.parts, lag, steps, device=device
+    )
 
 
-def run_twin(fault: Fault, model: str, *, seed: int = 0, lag: str = "latest") -> Seen:
+def run_twin(
+    fault: Fault, model: str, *, seed: int = 0, lag: str = "latest", device: str = "virtual"
+) -> Seen:
     """The same without the fault, to the end."""
-    return observe(small(model), requests_for(model, seed), fault.setting, fault.twin, lag)
+    return observe(small(model), requests_for(model, seed), fault.setting, fault.twin, lag, device=device)

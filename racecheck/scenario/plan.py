@@ -17,7 +17,6 @@ if TYPE_CHECKING:  # the engine imports torch, which takes seconds
     from racecheck.engine import ModelSpec
 
 RUNNERS = ("main", "piecewise", "eager")
-DEVICES = ("virtual", "cuda")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import racecheck
 from racecheck.detect.evidence import Evidence
 from racecheck.detect.finding import Finding
+from racecheck.provider import provider
 from racecheck.report.result import WRONG, Row, Tokens, compare
 from racecheck.scenario.engines import EngineSettings, serve
-from racecheck.scenario.plan import RowPlan, model_spec
+from racecheck.scenario.plan import RUNNERS, RowPlan, model_spec
 from racecheck.scenario.workload import build_requests
-from racecheck.trace import scope, subscribe
+from racecheck.trace import subscribe
 from racecheck.trace.file import TraceWriter
 
 if TYPE_CHECKING:  # the engine imports torch, which takes seconds
@@ -35,21 +35,41 @@ class Reference(NamedTuple):
 
 @dataclass
 class References:
-    """The serial reference, by everything it depends on: computed once a command."""
+    """The serial reference, by everything it depends on: computed once a command.
+
+    On a GPU sums differ with the size of a batch, so there a reference has its row's runner and run-ahead,
+    and is serial in that the host waits for the device after every step.
+    """
 
     _known: dict[tuple[Any, ...], Reference] = field(default_factory=dict)
 
     def of(self, plan: RowPlan, requests: Sequence[Request], on_step: OnStep | None) -> Reference:
         """What `requests` get when nothing is planned ahead and nothing is late."""
         scenario = plan.file.scenario
+        runner = plan.runner if plan.device == "cuda" else None
         key = (scenario.engine, scenario.model, scenario.preset, scenario.workload, plan.file.path.parent,
-               plan.device, plan.seed, plan.steps)  # fmt: skip
+               plan.device, plan.seed, plan.steps, runner)  # fmt: skip
         if key not in self._known:
             count = StepCounter("reference", on_step)
-            with _device("eager" if plan.device == "virtual" else None):
-                tokens, _ = _run_engine(plan, requests, count, run_ahead=0, slots={}, walks={})
+            if plan.device == "cuda":
+                tokens = _step_by_step(plan, requests, count)
+            else:
+                with provider("virtual", lag="eager"):
+                    tokens, _ = _run_engine(plan, requests, count, run_ahead=0, slots={}, walks={})
             self._known[key] = Reference(tokens, count.steps)
         return self._known[key]
+
+
+def _step_by_step(plan: RowPlan, requests: Sequence[Request], count: StepCounter) -> dict[str, Tokens]:
+    import torch
+
+    def step(batch: object) -> None:
+        count(batch)
+        torch.cuda.synchronize()
+
+    ahead = plan.file.scenario.run_ahead
+    slots = dict.fromkeys(RUNNERS, ahead + 2)
+    return _run_engine(plan, requests, step, run_ahead=ahead, slots=slots, walks=plan.walks)[0]
 
 
 class StepCounter:
@@ -123,7 +143,9 @@ def _audited(plan: RowPlan, requests: Sequence[Request], on_step: StepCounter) -
     costs: Sequence[SlotCost] = ()
     audit = reason = None
     try:
-        with _provider(plan), racecheck.audit() as audit:
+        ranks = plan.file.scenario.ranks
+        here = provider(plan.device, lag=plan.lag or "latest", exact=plan.exact, devices=ranks)
+        with here, racecheck.audit() as audit:
             tokens, costs = _run_ahead(plan, requests, on_step)
     except Exception as error:
         # A corrupted index may well end the run; the race that corrupted it is the news then.
@@ -145,26 +167,6 @@ def _audited(plan: RowPlan, requests: Sequence[Request], on_step: StepCounter) -
     return _Outcome(tokens, verdict, reason, findings, evidence, costs)
 
 
-def _device(lag: str | None, exact: bool = False, devices: int = 1) -> AbstractContextManager[object]:
-    return nullcontext() if lag is None else racecheck.virtual_cuda(lag=lag, exact=exact, devices=devices)
-
-
-def _provider(plan: RowPlan) -> AbstractContextManager[object]:
-    if plan.device == "virtual":
-        return _device(plan.lag, plan.exact, plan.file.scenario.ranks)
-    return _gpu(plan.exact)
-
-
-@contextmanager
-def _gpu(exact: bool) -> Iterator[None]:
-    """A real GPU under watch, with names of its own: those of an earlier row may still be alive."""
-    from racecheck.cuda.watch import watch
-
-    gc.collect()  # a graph that dies while another is captured breaks the capture
-    with scope(), watch(operators=True, exact=exact):
-        yield
-
-
 def _run_ahead(
     plan: RowPlan, requests: Sequence[Request], on_step: StepCounter
 ) -> tuple[dict[str, Tokens], list[SlotCost]]:
@@ -184,7 +186,7 @@ def _run_ahead(
 def _run_engine(
     plan: RowPlan,
     requests: Sequence[Request],
-    on_step: StepCounter,
+    on_step: Callable[[object], None],
     *,
     run_ahead: int,
     slots: Mapping[str, int],
