@@ -15,8 +15,8 @@ DEVICES = ("virtual", "cuda")
 def provider(device: str, *, lag: str = "latest", exact: bool = False, devices: int = 1) -> Iterator[None]:
     """Run the enclosed code on `device`: "virtual", whose work retires by `lag`, or "cuda", a real GPU.
 
-    On a GPU every operation of PyTorch is seen (`watch(operators=True)`), so that the findings are those of the
-    virtual device. Names are the context's own: those given earlier may still be alive.
+    On a GPU every operation of PyTorch is seen (`watch(operators=True)`), so that the findings are those of
+    the virtual device. Names are the context's own: those given earlier may still be alive.
 
     Raises:
         UsageError: there is no GPU, or fewer than `devices`.

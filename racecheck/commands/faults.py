@@ -49,7 +49,7 @@ def faults(
         typer.Option(
             parser=options.one_of(DEVICES),
             metavar="NAME",
-            help="With --check: virtual (so if left out) or cuda.",
+            help="With --check: virtual (if left out) or cuda.",
         ),
     ] = None,
 ) -> int:

@@ -17,11 +17,12 @@ from racecheck.commands import options
 from racecheck.commands.faults import run_with
 from racecheck.commands.paths import typed_path
 from racecheck.errors import UsageError
+from racecheck.provider import DEVICES
 from racecheck.report import Report, text
 from racecheck.report.json import render
 from racecheck.scenario.load import load_all
 from racecheck.scenario.model import MOST_SLOTS, MOST_STEPS
-from racecheck.scenario.plan import DEVICES, RUNNERS, Overrides, RowPlan, check, check_device, plan_all
+from racecheck.scenario.plan import RUNNERS, Overrides, RowPlan, check, check_device, plan_all
 from racecheck.scenario.run import References, run_row
 
 #: Columns of a report that goes to a file or a pipe, which have no width.

@@ -4,9 +4,9 @@ Only calls that move staged bytes or order anything are subscribed to; kernel la
 Parameters are read where CUPTI leaves them: each call's C structure (generated_cuda_meta.h) holds its
 arguments in order, and all of those read here take one word of eight bytes.
 
-A wait is told as it begins: the audit works while the host waits. A query counts as an acquire when it is made
-through `torch.cuda`: the same driver call made in C++ is PyTorch's memory pools looking for free blocks, and
-what they find is luck.
+A wait is told as it begins: the audit works while the host waits. A query counts as an acquire when it is
+made through `torch.cuda`: the same driver call made in C++ is PyTorch's memory pools looking for free blocks,
+and what they find is luck.
 """
 
 from __future__ import annotations

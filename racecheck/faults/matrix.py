@@ -109,6 +109,10 @@ def cells(
                 yield known.pop(todo.popleft())
 
 
+def _pool(workers: int, each: int | None) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(workers, get_context("spawn"), max_tasks_per_child=each)
+
+
 def _units(faults: Iterable[Fault], models: Sequence[str], seed: int, lag: str, device: str) -> list[Unit]:
     by_setting: dict[int, list[str]] = {}
     for fault in faults:
