@@ -10,9 +10,9 @@ code runs. It keeps the trace, so that a repair can be checked before it is prop
 
 from __future__ import annotations
 
+from _thread import RLock  # never a traced one: this module may be imported inside a context
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from threading import RLock
 
 from racecheck.detect import Detector, Finding
 from racecheck.detect.advice import advise

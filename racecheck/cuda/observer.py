@@ -6,8 +6,8 @@ an event is the same number whoever names it. Streams are named in the order in 
 
 from __future__ import annotations
 
+import _thread
 import itertools
-import threading
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ class Observer:
     """Turns calls into records. `exact`: staged pages are write-protected too."""
 
     def __init__(self, exact: bool = False) -> None:
-        self.lock = threading.RLock()
+        self.lock = _thread.RLock()  # never a traced one
         self.staged = Staged(exact)
         self.captures = Captures()
         self._streams: dict[int, Hashable] = {}
