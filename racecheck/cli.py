@@ -16,6 +16,7 @@ import typer
 
 import racecheck
 from racecheck.commands.bisect import app as bisect
+from racecheck.commands.execute import execute
 from racecheck.commands.faults import faults
 from racecheck.commands.litmus import litmus
 from racecheck.commands.prove import prove
@@ -116,4 +117,5 @@ app.command()(convert)
 app.command()(fuzz)
 app.command()(replay)
 app.command()(prove)
+app.command("exec", context_settings={"ignore_unknown_options": False})(execute)
 app.add_typer(bisect)

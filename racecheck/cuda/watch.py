@@ -22,7 +22,7 @@ from racecheck.cuda.observer import Observer
 from racecheck.cuda.operators import Operators
 from racecheck.errors import UsageError
 from racecheck.trace import announcer, flusher
-from racecheck.trace.locks import HostThreads
+from racecheck.trace.locks import HostThreads, current_threads
 from racecheck.trace.replacing import replaced
 from racecheck.trace.threads import traced_threads
 
@@ -72,7 +72,8 @@ def watch(capture: str = "auto", *, operators: bool = False, exact: bool = False
     with ExitStack() as stack:
         stack.callback(observer.staged.close)
         copies = _order(stack, observer, capture)
-        stack.enter_context(traced_threads(_Threads(observer, copies=copies) if operators else None))
+        if operators or not isinstance(current_threads(), HostThreads) or not current_threads().open:
+            stack.enter_context(traced_threads(_Threads(observer, copies=copies) if operators else None))
         stack.enter_context(announcer(observer.graphs))
         stack.enter_context(flusher(lambda ended: observer.flush()))
         if operators:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ def deliver(audit: Audit) -> None:
 
     line = {
         "format": FORMAT,
+        "process": f"{os.getpid()}: {' '.join(sys.argv)[:200]}",
+        "report": audit.report(),
         "verdict": audit.verdict,
         "findings": [finding_dict(finding) for finding in audit.findings],
         "evidence": evidence_dict(audit.evidence),

@@ -1,0 +1,1 @@
+"""The folder that `racecheck exec` puts on a program's path."""
