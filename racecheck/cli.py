@@ -16,6 +16,7 @@ import typer
 
 import racecheck
 from racecheck.commands.bisect import app as bisect
+from racecheck.commands.doctor import doctor
 from racecheck.commands.execute import execute
 from racecheck.commands.faults import faults
 from racecheck.commands.litmus import litmus
@@ -117,5 +118,6 @@ app.command()(convert)
 app.command()(fuzz)
 app.command()(replay)
 app.command()(prove)
-app.command("exec", context_settings={"ignore_unknown_options": False})(execute)
+app.command("exec")(execute)
+app.command()(doctor)
 app.add_typer(bisect)

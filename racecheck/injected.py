@@ -1,8 +1,8 @@
 """An audit of a whole process that nobody changed: what `racecheck exec` and `RACECHECK=1` begin.
 
 Hand-overs between threads are traced from the start, the GPU from PyTorch's first use of it, so that a
-program may still fork before. A process that never uses the GPU is left alone. When one ends, its verdict goes
-to the file that `RACECHECK_REPORT` names; without one it is printed, and a race makes the exit code 66.
+program may still fork before. A process that never uses the GPU is left alone. When one ends, its verdict
+goes to the file that `RACECHECK_REPORT` names; without one it is printed, and a race makes the exit code 66.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 
 from racecheck.cuda.cupti import calls_seen
+from racecheck.cuda.doctor import is_tested
 from racecheck.cuda.hooks import order_seen, query_patches
 from racecheck.cuda.methods import method_patches, view_patches
 from racecheck.cuda.observer import Observer
@@ -67,6 +69,11 @@ def watch(capture: str = "auto", *, operators: bool = False, exact: bool = False
     require()
     if _open is not None:
         raise UsageError("the GPU is watched already; leave the first watch before the second")
+    if not is_tested(torch.__version__):
+        warnings.warn(
+            f"racecheck was not tried with PyTorch {torch.__version__} and may miss calls: racecheck doctor",
+            stacklevel=3,
+        )
     torch.cuda.init()
     observer = Observer(exact)
     with ExitStack() as stack:
