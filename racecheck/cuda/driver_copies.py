@@ -88,6 +88,8 @@ class DriverCopies:
         known = self._pinned.get(address)
         if known is None:
             known = self._pinned[address] = self._kind(address) == _HOST
+            if known:
+                self._observer.pinned(*_extent(address))
         return known
 
     def forget(self) -> None:
@@ -96,9 +98,7 @@ class DriverCopies:
 
     def freed(self, address: int) -> None:
         """The pinned block at `address` goes back to the system."""
-        size = ctypes.c_size_t()
-        if not driver().cuPointerGetAttribute(ctypes.byref(size), _RANGE_SIZE, ctypes.c_uint64(address)):
-            self._observer.freed(address, address + size.value)
+        self._observer.freed(*_extent(address))
         self.forget()
 
     def _is_device(self, address: int) -> bool:
@@ -109,3 +109,14 @@ class DriverCopies:
         kind = ctypes.c_uint(0)
         status = driver().cuPointerGetAttribute(ctypes.byref(kind), _MEMORY_TYPE, ctypes.c_uint64(address))
         return 0 if status else kind.value
+
+
+def _extent(address: int) -> r.Span:
+    """The allocation that `address` lies in."""
+    values = []
+    for attribute in (_RANGE_START, _RANGE_SIZE):
+        value = ctypes.c_uint64(0)
+        status = driver().cuPointerGetAttribute(ctypes.byref(value), attribute, ctypes.c_uint64(address))
+        values.append(0 if status else value.value)
+    start, size = values
+    return (start, start + size) if size else (address, address)

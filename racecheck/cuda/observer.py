@@ -99,6 +99,11 @@ class Observer:
         with self.staged.written(writes, self.lock), writable(writes):
             yield
 
+    def pinned(self, lo: int, hi: int) -> None:
+        """These bytes of pinned memory are used, and no tensor is known to hold them."""
+        with self.lock:
+            self.staged.found(lo, hi)
+
     def freed(self, lo: int, hi: int) -> None:
         """Pinned memory that is the system's again."""
         with self.lock:

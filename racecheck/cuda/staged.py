@@ -31,7 +31,7 @@ from racecheck.trace import records as r
 if TYPE_CHECKING:
     import torch
 
-_memcmp = ctypes.CDLL(None).memcmp
+_memcmp = ctypes.PyDLL(None).memcmp  # letting go of the interpreter would take longer than most comparisons
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 #: Larger ranges are compared only where a copy reads them, not at every wait: a memory pass takes a while.
@@ -93,6 +93,12 @@ class Staged:
         if fresh:
             self._drop(base, base + size)
         self._name(base, base + size, fresh)
+
+    def found(self, lo: int, hi: int) -> None:
+        """Pinned memory whose tensor nobody showed: C++ code uses it."""
+        index = bisect_right(self._bases, lo) - 1
+        if index < 0 or self._bases[index] + self._storages[self._bases[index]][0] <= lo:
+            self._name(lo, hi, False)
 
     def touch(self, address: int) -> None:
         """A copy uses `address`: if its storage is gone, the pool has handed the block out anew."""
@@ -226,9 +232,9 @@ class Staged:
     # -- what was written ------------------------------------------------------------------------
 
     def _report(self, block: Block, faults: Sequence[Fault] = ()) -> None:
-        now = _bytes(block.lo, block.hi).copy()  # what a thread writes from here on is the next one's
-        spans = _hull(block.known, now, block.lo)
-        block.known[:] = now
+        now = ctypes.string_at(block.lo, block.hi - block.lo)  # a later write is the next comparison's
+        spans = _hull(block.known.tobytes(), now, block.lo)
+        ctypes.memmove(block.at, now, len(now))
         if not listening() or not (spans or faults):
             return
         writes, nobodys = attribute(faults, spans) if faults else ((), spans)
@@ -246,10 +252,13 @@ class Staged:
                 self._report(block, own)
 
 
-def _hull(known: np.ndarray, now: np.ndarray, base: int) -> tuple[r.Span, ...]:
+def _hull(known: bytes, now: bytes, base: int) -> tuple[r.Span, ...]:
     """From the first to the last byte that differs: a copy reads the whole range, so no gap matters."""
-    changed = np.flatnonzero(known != now)
-    return ((base + int(changed[0]), base + int(changed[-1]) + 1),) if len(changed) else ()
+    different = int.from_bytes(known, "little") ^ int.from_bytes(now, "little")
+    if not different:
+        return ()
+    first = ((different & -different).bit_length() - 1) // 8
+    return ((base + first, base + (different.bit_length() + 7) // 8),)
 
 
 def _bytes(lo: int, hi: int) -> np.ndarray:

@@ -38,7 +38,8 @@ def audit_syncs(trace: Sequence[r.Record]) -> list[Sync]:
     they are redundant by nature.
     """
     known = _races(trace)
-    lines = _lines(trace)
+    copies = _blocking(trace)
+    lines = _lines(trace, copies)
     syncs = []
     for key, members in lines.items():
         sync = Sync(what=key[0], loc=key[1], count=len(members))
@@ -46,7 +47,8 @@ def audit_syncs(trace: Sequence[r.Record]) -> list[Sync]:
         sync.races = [f for race, f in _races(without(trace, removed)).items() if race not in known]
         if sync.races:
             sync.protects = sorted({finding.buffer for finding in sync.races})
-            accidental = all(isinstance(m, r.DeviceOp) for m in members) and _unrelated(members, sync.races)
+            nodes = [copies.get(id(member)) for member in members]
+            accidental = all(nodes) and _unrelated([node for node in nodes if node], sync.races)
             sync.role = ACCIDENTAL if accidental else LOAD_BEARING
         syncs.append(sync)
     _mark_deletable(trace, syncs, lines, set(known))
@@ -69,10 +71,33 @@ def _races(trace: Iterable[r.Record]) -> dict[Identity, Finding]:
     return {finding.identity: finding for finding in detector.findings if finding.kind == "race"}
 
 
-def _lines(trace: Iterable[r.Record]) -> dict[tuple[str, r.Loc], list[r.Record]]:
+def _blocking(trace: Iterable[r.Record]) -> dict[int, r.Node]:
+    """What makes the host wait for its own copy, by id: a blocking call, or on a real GPU the stream
+    synchronisation that follows the copy in the same call.
+    """
+    nodes: dict[int, r.Node] = {}
+    latest: dict[str, r.Record] = {}
+    for record in trace:
+        before = latest.get(record.thread)
+        latest[record.thread] = record
+        if isinstance(record, r.DeviceOp) and record.blocking:
+            nodes[id(record)] = record.node
+        elif (
+            isinstance(record, r.Acquire)
+            and record.scope == "stream"
+            and isinstance(before, r.DeviceOp)
+            and (before.loc, before.stream) == (record.loc, record.target)
+            and before.node.kind in ("h2d", "d2h", "d2d")
+        ):
+            nodes[id(record)] = before.node
+    return nodes
+
+
+def _lines(trace: Iterable[r.Record], copies: dict[int, r.Node]) -> dict[tuple[str, r.Loc], list[r.Record]]:
     lines: dict[tuple[str, r.Loc], list[r.Record]] = {}
     for record in trace:
-        what = _what(record)
+        node = copies.get(id(record))
+        what = _what(record) if node is None else f"blocking {node.kind}"
         if what:
             lines.setdefault((what, record.loc), []).append(record)
     return lines
@@ -86,17 +111,14 @@ def _what(record: r.Record) -> str:
             return f"{scope} query"
         case r.StreamWait():
             return "stream wait"
-        case r.DeviceOp(blocking=True, node=node):
-            return f"blocking {node.kind}"
         case r.Await():
             return "thread hand-over"
     return ""
 
 
-def _unrelated(members: Sequence[r.Record], races: Sequence[Finding]) -> bool:
+def _unrelated(nodes: Sequence[r.Node], races: Sequence[Finding]) -> bool:
     """Do the blocking calls touch none of the bytes that race without them?"""
-    for member in members:
-        node = member.node  # type: ignore[attr-defined]
+    for node in nodes:
         touched = (*node.reads, *node.writes, *node.any_reads, *node.call_reads)
         if any(lo < race.span[1] and race.span[0] < hi for lo, hi in touched for race in races):
             return False

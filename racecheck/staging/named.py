@@ -1,4 +1,4 @@
-"""Names for device memory that is not staged: findings then say whose bytes they are about."""
+"""Names for memory that is no `PinnedBuffer`: findings then say whose bytes they are about."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ class _Name:
         base = tensor.data_ptr()
         self._span = (base, base + tensor.numel() * tensor.element_size())
         self._name = name
+        self._kind = "device" if tensor.device.type != "cpu" else "pinned"
         self._where = caller()
 
     def describe(self) -> list[Alloc]:
@@ -25,7 +26,7 @@ class _Name:
                 loc=self._where,
                 span=self._span,
                 name=self._name,
-                kind="device",
+                kind=self._kind,
                 buffer=self._name,
                 reuse=True,
             )
@@ -33,7 +34,7 @@ class _Name:
 
 
 def named(tensor: torch.Tensor, name: str) -> torch.Tensor:
-    """Have findings call the bytes of `tensor`, contiguous memory of the device, `name`; returns it."""
+    """Have findings call the bytes of `tensor`, contiguous device or pinned memory, `name`; returns it."""
     owner = _Name(tensor, name)
     tensor._racecheck_name = owner  # type: ignore[attr-defined]
     register(owner)

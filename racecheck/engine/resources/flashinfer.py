@@ -21,6 +21,7 @@ from racecheck.engine.resources.attention import Attention
 from racecheck.engine.resources.base import Extent
 from racecheck.engine.resources.kv import KV, SINK_PAGE
 from racecheck.errors import UsageError
+from racecheck.staging.named import named
 
 #: Scratch of the kernels' split reductions; all wrappers share it, since steps run one after the other.
 FLOAT_WORKSPACE = 128 << 20
@@ -110,7 +111,10 @@ class FlashInferAttention(Attention):
             if decodes(shape)
             else self._flashinfer.BatchPrefillWithPagedKVCacheWrapper
         )
-        return kind(self._scratch, "HND", use_cuda_graph=captured, **buffers)
+        wrapper = kind(self._scratch, "HND", use_cuda_graph=captured, **buffers)
+        label = "decode" if decodes(shape) else "prefill"
+        named(wrapper._pin_memory_int_workspace_buffer, f"{self.name}.{label}.schedule")
+        return wrapper
 
     def _pages(self, batch: Batch, shape: Shape) -> Pages:
         tokens, indptr, indices, last_page = [0], [0], [], []
