@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import racecheck
 from racecheck.trace import scope
 
 DEVICES = ("virtual", "cuda")
@@ -22,9 +23,7 @@ def provider(device: str, *, lag: str = "latest", exact: bool = False, devices: 
         UsageError: there is no GPU, or fewer than `devices`.
     """
     if device == "virtual":
-        from racecheck.virtual import virtual_cuda
-
-        with virtual_cuda(lag, devices=devices, exact=exact):
+        with racecheck.virtual_cuda(lag, devices=devices, exact=exact):
             yield
         return
     from racecheck.cuda.watch import require, watch

@@ -171,9 +171,7 @@ def test_a_gpu_cannot_be_told_to_lag() -> None:
 
 
 def test_exact_runs_need_a_machine_whose_code_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Page protection is machine code; a GPU's runs are not audited."""
-    with pytest.raises(UsageError, match=r"^--exact: .*; write --device virtual$"):
-        check_device("cuda", exact=True)
+    """Page protection is machine code."""
     check_device("virtual", exact=True)
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
     check_device("virtual")
@@ -287,12 +285,27 @@ def test_a_run_that_breaks_without_a_race_is_an_error(small: ScenarioFile, world
         run_row(plan_rows(small, Overrides())[0], References())
 
 
-def test_a_real_gpu_is_not_audited_yet(small: ScenarioFile, world: World) -> None:
-    """No virtual device, no audit: the tokens are compared, and the verdict says what it is not."""
-    row = run_row(plan_rows(small, Overrides(device="cuda"))[0], References())
-    assert not [call for call in world.calls if call[0] == "lag"]
-    assert (row.verdict, row.requests, row.lag) == ("inconclusive", 2, None)
-    assert "not audited" in str(row.reason)
+def test_a_real_gpu_is_watched_and_its_reference_waits_after_each_step(
+    small: ScenarioFile, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No virtual device: the row is audited under a watch; the reference has its runner and run-ahead."""
+    from racecheck.cuda import watch
+
+    @contextmanager
+    def watched(operators: bool, exact: bool) -> Iterator[None]:
+        world.calls.append(("watch", operators))
+        yield
+
+    monkeypatch.setattr(watch, "require", lambda devices: None)
+    monkeypatch.setattr(watch, "watch", watched)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: world.calls.append(("wait",)))
+    row = run_row(plan_rows(small, Overrides(device="cuda", runner="main", slots=1, seed=4))[0], References())
+    enough = {"main": 3, "piecewise": 3, "eager": 3}
+    assert world.calls == [
+        ("engine", 1, enough, 4), ("run", 12), ("wait",),
+        ("watch", True), ("engine", 1, {"main": 1, "piecewise": 2, "eager": 2}, 4), ("run", 12),
+    ]  # fmt: skip
+    assert (row.verdict, row.requests, row.lag) == ("clean", 2, None)
 
 
 def test_progress_is_told_for_every_step(small: ScenarioFile, world: World) -> None:
