@@ -186,7 +186,7 @@ def examine(name: str) -> dict[str, Any]:
         blocking = audited(name, 1, waits=False, non_blocking=False)
         out["blocking copies of indices"] = blocking.verdict
         out["their waits are"] = sorted(
-            {f"{sync.what} at {sync.loc}: {sync.role}" for sync in audit_syncs(blocking.trace)}
+            {f"{sync.what} at {sync.loc}: {sync.last or sync.role}" for sync in audit_syncs(blocking.trace)}
         )
     return out
 

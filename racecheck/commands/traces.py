@@ -89,7 +89,7 @@ def syncs(file: _File, json: _Json = False) -> int:
     width = max((len(str(sync.loc)) for sync in found), default=0)
     for sync in found:
         why = f": without it {', '.join(sync.protects)} would race" if sync.protects else ""
-        alone = "" if sync.protects or sync.together else ", but not together with the others that are"
+        alone = "" if sync.protects or sync.together else f", but {sync.last} once the others that are so go"
         times = counted(sync.count, "time")
         print(f"{sync.loc!s:{width}}  {sync.what}, {times}: {sync.role}{why}{alone}")
     needed, free = (sum(bool(sync.protects) for sync in found), sum(sync.together for sync in found))
@@ -154,4 +154,5 @@ def _sync(sync: Sync) -> dict[str, Any]:
         "role": sync.role,
         "protects": sync.protects,
         "can_go_together": sync.together,
+        "once_others_are_gone": sync.last or None,
     }

@@ -29,6 +29,7 @@ class Sync:
     protects: list[str] = field(default_factory=list)  # buffers that race without it
     races: list[Finding] = field(default_factory=list)
     together: bool = False  # redundant even when all other lines with this mark are deleted too
+    last: str = ""  # redundant and not `together`: its role once those lines are gone
 
 
 def audit_syncs(trace: Sequence[r.Record]) -> list[Sync]:
@@ -47,12 +48,17 @@ def audit_syncs(trace: Sequence[r.Record]) -> list[Sync]:
         sync.races = [f for race, f in _races(without(trace, removed)).items() if race not in known]
         if sync.races:
             sync.protects = sorted({finding.buffer for finding in sync.races})
-            nodes = [copies.get(id(member)) for member in members]
-            accidental = all(nodes) and _unrelated([node for node in nodes if node], sync.races)
-            sync.role = ACCIDENTAL if accidental else LOAD_BEARING
+            sync.role = _role(members, sync.races, copies)
         syncs.append(sync)
-    _mark_deletable(trace, syncs, lines, set(known))
+    _mark_deletable(trace, syncs, lines, set(known), copies)
     return syncs
+
+
+def _role(members: Sequence[r.Record], races: Sequence[Finding], copies: dict[int, r.Node]) -> str:
+    """What the line of `members` is, given what races without it."""
+    nodes = [copies.get(id(member)) for member in members]
+    accidental = all(nodes) and _unrelated([node for node in nodes if node], races)
+    return ACCIDENTAL if accidental else LOAD_BEARING
 
 
 def without(trace: Iterable[r.Record], removed: set[int]) -> Iterable[r.Record]:
@@ -130,11 +136,15 @@ def _mark_deletable(
     syncs: Sequence[Sync],
     lines: dict[tuple[str, r.Loc], list[r.Record]],
     known: set[Identity],
+    copies: dict[int, r.Node],
 ) -> None:
     """Mark redundant lines that can all go at once: two waits may each be redundant because of the other."""
     gone: set[int] = set()
     for sync in syncs:
         if sync.role == REDUNDANT:
             attempt = gone | {id(member) for member in lines[(sync.what, sync.loc)]}
-            if set(_races(without(trace, attempt))) <= known:
+            races = [race for key, race in _races(without(trace, attempt)).items() if key not in known]
+            if not races:
                 gone, sync.together = attempt, True
+            else:
+                sync.last = _role(lines[(sync.what, sync.loc)], races, copies)

@@ -60,7 +60,7 @@ def test_a_race_makes_the_exit_code_66(program: str, tmp_path: Path) -> None:
         "--device", "virtual", "--report", str(report), "--", sys.executable, program, "race"
     )
     assert (code, out) == (66, "done 1\n")
-    assert "host write between program.py:11 and program.py:12" in err
+    assert "h2d copy reads at program.py:11 in step" in err
     (line,) = map(json.loads, report.read_text().splitlines())
     assert line["verdict"] == "race"
 

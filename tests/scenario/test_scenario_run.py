@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from samples import SCENARIO, make_evidence, make_finding, write_scenario
 
 import racecheck
