@@ -98,7 +98,7 @@ def test_help_names_every_option(run: Run) -> None:
         (["run", "scenarios", "--runner", "mian"], "--runner: 'mian' is not known; did you mean main?"),
         (["run", "scenarios", "--runner", "eager"], "run: --runner eager: no scenario here has this runner"),
         (["run", "scenarios", "--device", "cuda", "--lag", "eager"], "run: --lag eager: only the virtual d"),
-        (["run", "scenarios", "--trace", "x"], "racecheck run: --trace: a trace is that of one row; choose one"),
+        (["run", "scenarios", "--trace", "x"], "racecheck run: --trace: a trace is that of one row; choose"),
         (["run", ""], "racecheck run: '' is no path; name a file or a folder (. is the present one)"),
         (["run", "scenarios", ""], "racecheck run: '' is no path; name a file or a folder"),
         (["run", "scenarios", "--trace", ""], "run: --trace: '' is no path; name a file or a folder"),
