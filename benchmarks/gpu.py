@@ -6,8 +6,8 @@ repetitions  200 runs of three rows, in several processes: the verdict and the r
 long         100,000 audited steps: resident memory every 10,000
 litmus       the programs that can be expressed, with their windows held open
 
-Parts run one after the other, the runs of one part side by side. Writes benchmarks/results/gpu.json, a part at a
-time: what was there of other parts stays.
+Parts run one after the other, the runs of one part side by side. Writes benchmarks/results/gpu.json, part by
+part: what was there of others stays.
 """
 
 from __future__ import annotations
