@@ -100,8 +100,11 @@ def _status(data: Any) -> int:
     return ctypes.c_int.from_address(where).value if where else 0
 
 
+_ARRAYS = [ctypes.c_uint64 * count for count in range(9)]
+
+
 def _words(address: int, count: int) -> tuple[int, ...]:
-    return tuple((ctypes.c_uint64 * count).from_address(address))
+    return tuple(_ARRAYS[count].from_address(address))
 
 
 def _at(address: int) -> int:

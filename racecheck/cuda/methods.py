@@ -46,21 +46,16 @@ def on_host(observer: Observer, *, reads: Any = None, writes: Any = None) -> Abs
     """The context in which the host reads and writes these tensors, as far as they are pinned."""
     sides = []
     for tensor in (reads, writes):
-        pinned = tensor is not None and is_pinned(tensor)
-        if pinned:
-            observer.own(tensor)
+        pinned = tensor is not None and is_pinned(observer, tensor)
         sides.append(spans_of(tensor) if pinned else ())
     return observer.host(reads=sides[0], writes=sides[1]) if any(sides) else nullcontext()
 
 
-def is_pinned(tensor: torch.Tensor) -> bool:
-    """Is it in pinned host memory?"""
-    return (
-        tensor.device.type == "cpu"
-        and tensor.layout == torch.strided
-        and tensor.numel() > 0
-        and tensor.is_pinned()
-    )
+def is_pinned(observer: Observer, tensor: torch.Tensor) -> bool:
+    """Is it in pinned host memory? `observer` gets to know its block."""
+    if tensor.is_cuda or tensor.device.type != "cpu" or tensor.layout != torch.strided or not tensor.numel():
+        return False
+    return observer.own(tensor)
 
 
 def tell(observer: Observer, copy: Copied, stream: int) -> AbstractContextManager[None]:
@@ -77,11 +72,9 @@ def _copy(observer: Observer, real: Callable[..., Any], copies: bool) -> Callabl
         if not (self.is_cuda or src.is_cuda):
             with on_host(observer, reads=src, writes=self):
                 return real(self, src, non_blocking)
-        for side in (self, src):
-            if is_pinned(side):
-                observer.own(side)
+        pinned = is_pinned(observer, src if self.is_cuda else self)
         copy = copied(self, src, non_blocking) if copies and self.is_cuda != src.is_cuda else None
-        if copy is None or not copy.late:
+        if copy is None or not (pinned and copy.late):
             return real(self, src, non_blocking)  # PyTorch tells what it waits for
         with tell(observer, copy, _stream(self if self.is_cuda else src)):
             return real(self, src, non_blocking)
@@ -92,13 +85,12 @@ def _copy(observer: Observer, real: Callable[..., Any], copies: bool) -> Callabl
 def _mover(observer: Observer, real: Callable[..., Any], copies: bool) -> Callable[..., Any]:
     @replaces(real)
     def move(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if listening() and is_pinned(self):
-            observer.own(self)
+        if listening():
+            is_pinned(observer, self)
         out = real(self, *args, **kwargs)
         if listening() and isinstance(out, torch.Tensor) and out.is_cuda != self.is_cuda:
             host = self if out.is_cuda else out
-            if is_pinned(host):
-                observer.own(host)
+            if is_pinned(observer, host):
                 copy = copied(out, self, bool(kwargs.get("non_blocking", True))) if copies else None
                 if copy is not None and copy.late:
                     observer.work(_stream(self if self.is_cuda else out), copy.node)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from racecheck.cuda.captures import Captures
 from racecheck.cuda.staged import Staged
+from racecheck.cuda.storages import Storages
 from racecheck.detect.ordering import LEGACY
 from racecheck.exact.pages import writable
 from racecheck.trace import caller, current_mark, emit, listening, thread_name
@@ -32,6 +33,7 @@ class Observer:
     def __init__(self, exact: bool = False) -> None:
         self.lock = _thread.RLock()  # never a traced one
         self.staged = Staged(exact)
+        self.storages = Storages(self.staged.drop)
         self.captures = Captures()
         self._streams: dict[int, Hashable] = {}
         self._numbers = itertools.count(1)
@@ -54,10 +56,10 @@ class Observer:
         if listening():
             emit(record(thread=thread_name(), loc=caller(), mark=current_mark(), **fields))
 
-    def own(self, tensor: torch.Tensor) -> None:
-        """`tensor` lies in pinned memory and is used now."""
+    def own(self, tensor: torch.Tensor) -> bool:
+        """`tensor`, on the CPU, is used now: does it lie in pinned memory?"""
         with self.lock:
-            self.staged.own(tensor)
+            return self.storages.own(tensor)
 
     def allocated(self, tensor: torch.Tensor) -> None:
         """`tensor` is fresh device memory; the same stream may have used the block before."""
@@ -79,10 +81,10 @@ class Observer:
         with self.lock:
             stream = self.stream(handle)
             if node.kind == "h2d" and node.reads:
-                self.staged.touch(node.reads[0][0])
+                self.storages.touch(node.reads[0][0])
                 self.staged.use(node.reads)
             elif node.kind == "d2h" and node.writes:
-                self.staged.touch(node.writes[0][0])
+                self.storages.touch(node.writes[0][0])
                 self.staged.landing(node.writes)
             capture = self.captures.of(stream)
             if capture is not None:
@@ -102,12 +104,13 @@ class Observer:
     def pinned(self, lo: int, hi: int) -> None:
         """These bytes of pinned memory are used, and no tensor is known to hold them."""
         with self.lock:
-            self.staged.found(lo, hi)
+            self.storages.found(lo, hi)
 
     def freed(self, lo: int, hi: int) -> None:
         """Pinned memory that is the system's again."""
         with self.lock:
             self.staged.free(lo, hi)
+            self.storages.free(lo, hi)
 
     def flush(self) -> None:
         """Report the calling thread's silent writes so far."""

@@ -73,8 +73,7 @@ class Operators(TorchDispatchMode):
             with self._told(dst, src, non_blocking):
                 return info.func(*args, **kwargs)
         (src,) = args
-        if is_pinned(src):
-            self._observer.own(src)
+        is_pinned(self._observer, src)
         out = info.func(*args, **kwargs)
         if out.is_cuda:
             self._observer.allocated(out)
@@ -85,8 +84,7 @@ class Operators(TorchDispatchMode):
 
     def _told(self, dst: torch.Tensor, src: torch.Tensor, non_blocking: bool) -> Any:
         for side in (dst, src):
-            if is_pinned(side):
-                self._observer.own(side)
+            is_pinned(self._observer, side)
         copy = copied(dst, src, non_blocking)
         if copy is None or not (self._copies or copy.node.kind in ("d2d", "kernel")):
             return nullcontext()
@@ -96,9 +94,7 @@ class Operators(TorchDispatchMode):
         tensors = [leaf for leaf in tree_iter((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         written = _written(info, args, kwargs)
         device = [tensor for tensor in tensors if tensor.is_cuda]
-        host = [tensor for tensor in tensors if is_pinned(tensor)]
-        for tensor in host:
-            self._observer.own(tensor)
+        host = [tensor for tensor in tensors if is_pinned(self._observer, tensor)]
         if device or not host:
             out = info.func(*args, **kwargs)
             self._kernel(info, [*device, *host], written, out)

@@ -5,10 +5,6 @@ could order them: a copy or launch that reads them, and anything the thread wait
 of that one thread keeps a write from being taken for another thread's. Ranges that several threads stage are
 compared only where a copy reads them, and what is found there counts as the copying thread's own: an exact
 watch knows better.
-
-PyTorch's pinned pool hands a block out again once its copies are done, so memory of a new storage is a new
-object, though it has the old address. That the pool asks its events is not told to the trace: an
-ordering that rests on how early the device was is luck.
 """
 
 from __future__ import annotations
@@ -17,7 +13,7 @@ import ctypes
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,11 +21,11 @@ import numpy as np
 from racecheck.exact.attribute import attribute, silent_write
 from racecheck.exact.handler import Fault
 from racecheck.exact.protector import Protector
-from racecheck.trace import caller, emit, listening, registered, thread_name
+from racecheck.trace import caller, emit, listening, thread_name
 from racecheck.trace import records as r
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
 _memcmp = ctypes.PyDLL(None).memcmp  # letting go of the interpreter would take longer than most comparisons
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
@@ -56,13 +52,11 @@ class Block:
 
 
 class Staged:
-    """All staged ranges of one process, by address, and the storages they belong to."""
+    """All staged ranges of one process, by address."""
 
     def __init__(self, exact: bool) -> None:
         self._blocks: dict[int, Block] = {}
         self._starts: list[int] = []
-        self._storages: dict[int, tuple[int, Any]] = {}  # base -> size and a weak reference
-        self._bases: list[int] = []
         self._protector = Protector() if exact else None
 
     def close(self) -> None:
@@ -72,64 +66,6 @@ class Staged:
             self._protector = None
         self._blocks.clear()
         self._starts.clear()
-        self._storages.clear()
-        self._bases.clear()
-
-    # -- whose memory ----------------------------------------------------------------------------
-
-    def own(self, tensor: torch.Tensor) -> None:
-        """`tensor` is pinned and used now: is its memory what it was, or did the pool hand it out anew?"""
-        from torch.multiprocessing.reductions import StorageWeakRef
-
-        storage = tensor.untyped_storage()
-        base = storage.data_ptr()
-        held = self._storages.get(base)
-        if held is not None and not held[1].expired() and held[1].cdata == storage._cdata:
-            return
-        size = storage.nbytes()
-        fresh = held is not None
-        self._storages[base] = size, StorageWeakRef(storage)
-        self._bases = sorted(self._storages)
-        if fresh:
-            self._drop(base, base + size)
-        self._name(base, base + size, fresh)
-
-    def found(self, lo: int, hi: int) -> None:
-        """Pinned memory whose tensor nobody showed: C++ code uses it."""
-        index = bisect_right(self._bases, lo) - 1
-        if index < 0 or self._bases[index] + self._storages[self._bases[index]][0] <= lo:
-            self._name(lo, hi, False)
-
-    def touch(self, address: int) -> None:
-        """A copy uses `address`: if its storage is gone, the pool has handed the block out anew."""
-        index = bisect_right(self._bases, address) - 1
-        if index < 0:
-            return
-        base = self._bases[index]
-        size, reference = self._storages[base]
-        if address < base + size and reference.expired():
-            del self._storages[base], self._bases[index]
-            self._drop(base, base + size)
-            self._name(base, base + size, True)
-
-    def _name(self, lo: int, hi: int, fresh: bool) -> None:
-        """Tell what these bytes are called: a registered name, or their size."""
-        if not listening():
-            return
-        known = False
-        for thing in registered():
-            for record in thing.describe():
-                if isinstance(record, r.Alloc) and lo <= record.span[0] < hi:
-                    known = True
-                    if fresh:
-                        emit(replace(record, reuse=False))
-        if not known:
-            emit(
-                r.Alloc(
-                    thread=thread_name(), loc=caller(), span=(lo, hi), kind="pinned",
-                    name=f"pinned memory of {hi - lo} bytes", reuse=not fresh,
-                )
-            )  # fmt: skip
 
     # -- what is staged --------------------------------------------------------------------------
 
@@ -145,7 +81,7 @@ class Staged:
                 self._used_by_this_thread(block)
                 continue
             self._flush(lo, hi)
-            self._drop(lo, hi)
+            self.drop(lo, hi)
             known = _bytes(lo, hi).copy()
             self._blocks[lo] = Block(lo, hi, known, known.ctypes.data, thread_name(), caller())
             self._starts = sorted(self._blocks)
@@ -156,7 +92,7 @@ class Staged:
         """A copy writes `spans` when it retires: bytes that differ are no longer the host's doing."""
         for lo, hi in spans:
             self._flush(lo, hi)
-            self._drop(lo, hi)
+            self.drop(lo, hi)
 
     @contextmanager
     def written(self, spans: Iterable[r.Span], lock: AbstractContextManager[Any]) -> Iterator[None]:
@@ -202,17 +138,15 @@ class Staged:
     def free(self, lo: int, hi: int) -> None:
         """The memory is gone."""
         self._flush(lo, hi)
-        self._drop(lo, hi)
-        for base in [base for base in self._storages if lo <= base < hi]:
-            del self._storages[base]
-        self._bases = sorted(self._storages)
+        self.drop(lo, hi)
 
     def _flush(self, lo: int, hi: int) -> None:
         for block in self._overlapping(lo, hi):
             if block.changed() and not block.busy:
                 self._report(block)
 
-    def _drop(self, lo: int, hi: int) -> None:
+    def drop(self, lo: int, hi: int) -> None:
+        """These bytes are another object's now, or nobody's."""
         for block in self._overlapping(lo, hi):
             del self._blocks[block.lo]
             if self._protector is not None:

@@ -175,7 +175,7 @@ def test_pageable_copies_keep_the_host_waiting_or_read_at_once(gpu: Gpu) -> None
     assert (d2h.blocking, d2h.node.writes) == (True, ())
 
 
-def test_a_recycled_block_is_a_new_object() -> None:
+def test_a_recycled_block_is_a_new_object(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pool waits for a temporary's copies before it hands the block out, and tells nobody how."""
     with scope(), racecheck.audit() as audit:
         gpu = Gpu()
@@ -183,7 +183,8 @@ def test_a_recycled_block_is_a_new_object() -> None:
         gpu.copies._pinned[memory.ctypes.data] = True
         for number in range(3):
             temporary = torch.from_numpy(memory)
-            gpu.seen.own(temporary)
+            monkeypatch.setattr(torch.Tensor, "is_pinned", lambda tensor: True)
+            assert gpu.seen.own(temporary)
             with gpu.seen.host(writes=((memory.ctypes.data, memory.ctypes.data + 512),)):
                 memory[:] = number
             gpu.copies.to_device(DEVICE, memory.ctypes.data, 512, STREAM)
