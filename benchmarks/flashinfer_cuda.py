@@ -1,4 +1,4 @@
-"""FlashInfer's wrappers under audit on a GPU: `python benchmarks/flashinfer_cuda.py [WRAPPER...]`.
+"""FlashInfer's wrappers under audit on a GPU: `python benchmarks/flashinfer_cuda.py [--print] [WRAPPER...]`.
 
 Each of four wrappers is planned step after step while a gate holds the stream, as an engine that runs ahead
 plans it. One wrapper for all steps: the audit must find the race on its pinned workspace, and the device
@@ -196,7 +196,8 @@ def main() -> None:
     import flashinfer
 
     faulthandler.dump_traceback_later(400, exit=True)
-    names = sys.argv[1:] or ["decode", "prefill", "ragged", "mla"]
+    only_print = "--print" in sys.argv
+    names = [name for name in sys.argv[1:] if name != "--print"] or ["decode", "prefill", "ragged", "mla"]
     result: dict[str, Any] = {
         "date": date.today().isoformat(),
         "gpu": torch.cuda.get_device_name(),
@@ -208,7 +209,10 @@ def main() -> None:
         result[name] = examine(name)
         for key, value in result[name].items():
             print(f"{name:8} {key:30} {value}", flush=True)
-    RESULTS.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    if only_print:
+        print(json.dumps(result))
+    else:
+        RESULTS.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
