@@ -71,7 +71,7 @@ def test_a_plain_file_is_relative_to_the_longest_import_root(
 
 def test_a_litmus_finding_has_one_fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From every working directory, and with other lines above the accesses."""
-    program = "alloc pinned P\nhost_write P\nh2d P -> D on s\nhost_write P\n"
+    program = "alloc device D\nalloc pinned P\nhost_write P\nh2d P -> D on s\nhost_write P\n"
     path = tmp_path / "repo" / "litmus" / "one.litmus"
     make(path)
     make(tmp_path / "repo" / "pyproject.toml")
