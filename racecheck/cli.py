@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 import racecheck
+from racecheck.commands.baseline import app as baseline
 from racecheck.commands.bisect import app as bisect
 from racecheck.commands.faults import faults
 from racecheck.commands.litmus import litmus
@@ -116,4 +117,5 @@ app.command()(convert)
 app.command()(fuzz)
 app.command()(replay)
 app.command()(prove)
+app.add_typer(baseline)
 app.add_typer(bisect)

@@ -100,6 +100,11 @@ def _of(outcome: Outcome, known: dict[str, str]) -> dict[str, str]:
     return {name: known[name] for name in prints if name in known}
 
 
+def today() -> datetime.date:
+    """The day that expiry dates are compared with: of UTC, the same on every machine."""
+    return datetime.datetime.now(datetime.UTC).date()
+
+
 def load(path: Path) -> Baseline:
     """The baseline in the file `path`.
 
@@ -135,3 +140,13 @@ def render(entries: Iterable[Entry]) -> str:
         )
         parts.append(f"[[known]]\n{body}")
     return "\n".join(parts)
+
+
+def described(baseline: Baseline, outcomes: Sequence[Outcome], day: datetime.date) -> list[str]:
+    """What each entry is on `day`, in a line: known, expired, or not seen in `outcomes`."""
+    unseen, expired = baseline.unseen(outcomes), baseline.expired(day)
+    lines = []
+    for entry in baseline.entries.values():
+        state = "expired" if entry in expired else "not seen" if entry in unseen else "known"
+        lines.append(f"{state:8}  {baseline.place(entry)}: {entry}")
+    return lines

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from racecheck.report.json import finding_dict
-from racecheck.report.result import WRONG, worst
+from racecheck.report.result import worst
 from racecheck.trace.repository import find
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def outcome_of(
 
 
 def from_report(
-    report: Mapping[str, Any], home: str, places: Sequence[tuple[str, int]] = ()
+    report: Mapping[str, Any], home: str, places: Sequence[tuple[str | None, int]] = ()
 ) -> list[Outcome]:
     """The rows of a report (`racecheck-report/1`); `places` are the files and lines of their expectations."""
     stand = places or [(None, 1)] * len(report["rows"])

@@ -48,6 +48,19 @@ def find(shown: str, home: str) -> str | None:
     """
     tried = [os.path.join(entry or os.curdir, shown) for entry in (*sorted(sys.path, key=len)[::-1], home)]
     path = _origins.get(shown) or next(filter(os.path.isfile, tried), None)
-    if path is None or not os.path.abspath(path).startswith(home.rstrip(os.sep) + os.sep):
-        return None
-    return os.path.relpath(path, home).replace(os.sep, "/")
+    return None if path is None else below(home, path)
+
+
+def below(home: str, path: str) -> str | None:
+    """`path` from the folder `home`, with slashes; None if it lies elsewhere."""
+    path = os.path.abspath(path)
+    return os.path.relpath(path, home).replace(os.sep, "/") if path.startswith(_folder(home)) else None
+
+
+def here() -> str:
+    """The top of the repository that the working directory is in; itself if it is in none."""
+    return top(os.getcwd()) or os.getcwd()
+
+
+def _folder(path: str) -> str:
+    return path.rstrip(os.sep) + os.sep
