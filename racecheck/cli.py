@@ -55,7 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(_one_line(error))
     except RacecheckError as error:
         line = " ".join(str(error).split())
-        return _complain(f"racecheck run: {line}" if line.startswith("--") else line)
+        command = next(iter(sys.argv[1:] if arguments is None else arguments))
+        return _complain(f"racecheck {command}: {line}" if line.startswith("--") else line)
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except (OSError, SystemExit) as error:

@@ -1,8 +1,11 @@
-"""Files that a command writes besides what it prints, and the baseline that it compares with."""
+"""Files that commands write besides what they print, and the baseline that they compare with.
+
+Files are opened before the work, not after it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
 
@@ -14,56 +17,63 @@ from racecheck.report import markdown, sarif
 from racecheck.report.outcome import Outcome
 
 if TYPE_CHECKING:
-    from racecheck.report import baseline
+    from racecheck.report.baseline import Baseline
 
-Sarif = Annotated[
+SarifOption = Annotated[
     Path | None,
     typer.Option("--sarif", parser=typed_path, metavar="FILE", help="Write what was found as SARIF 2.1.0."),
 ]
-Markdown = Annotated[
+MarkdownOption = Annotated[
     Path | None,
     typer.Option("--markdown", parser=typed_path, metavar="FILE", help="Write a summary in Markdown."),
 ]
-Baseline = Annotated[
+BaselineOption = Annotated[
     Path | None,
-    typer.Option("--baseline", parser=typed_path, metavar="FILE", help="Findings in FILE are known."),
+    typer.Option("--baseline", parser=typed_path, metavar="FILE", help="The findings in FILE are known."),
 ]
 
-_FORMATS: dict[str, Callable[[Sequence[Outcome]], str]] = {
-    "--sarif": sarif.render,
-    "--markdown": markdown.render,
-}
+
+def reserve(option: str, path: Path | None) -> None:
+    """Make sure that `path` can be written; it is created if it is not there.
+
+    Raises:
+        UsageError: it cannot; the message names `option`.
+    """
+    if path is not None:
+        _open(option, path, "a", "")
 
 
-def checked(files: Mapping[str, Path | None]) -> dict[str, Path]:
-    """The files that are wanted, by option. What cannot be written is refused now, not after a long run."""
-    wanted = {option: path for option, path in files.items() if path is not None}
-    for option, path in wanted.items():
-        if path.is_dir() or not path.parent.is_dir():
-            wrong = "is a folder" if path.is_dir() else "lies in a folder that does not exist"
-            raise UsageError(f"{path}:1: {wrong}; give {option} a file in an existing folder")
-    return wanted
+def save(option: str, path: Path | None, text: str) -> None:
+    """Write `text` to `path`, if there is one. What UTF-8 cannot say is escaped."""
+    if path is not None:
+        _open(option, path, "w", text)
 
 
-def write(outcomes: Sequence[Outcome], files: Mapping[str, Path]) -> None:
-    """Write each of `files` in the format of its option; and the summary of a GitHub workflow's step."""
-    for option, path in files.items():
-        try:
-            path.write_text(_FORMATS[option](outcomes), encoding="utf-8")
-        except OSError as error:
-            why = error.strerror
-            raise UsageError(f"{path}:1: cannot be written ({why}); give {option} another file") from None
+def _open(option: str, path: Path, mode: str, text: str) -> None:
+    try:
+        with path.open(mode, encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+    except OSError as error:
+        raise UsageError(
+            f"{option} {path}: cannot be written ({error.strerror}); name another file"
+        ) from None
+
+
+def save_for_ci(outcomes: Sequence[Outcome], *, to_sarif: Path | None, to_markdown: Path | None) -> None:
+    """Write the formats that are wanted, and the summary of a step of GitHub Actions if this is one."""
+    save("--sarif", to_sarif, sarif.render(outcomes))
+    save("--markdown", to_markdown, markdown.render(outcomes))
     markdown.append_to_step_summary(outcomes)
 
 
-def load_baseline(path: Path | None) -> baseline.Baseline | None:
+def load_baseline(path: Path | None) -> Baseline | None:
     """The baseline in `path`, if there is one."""
     from racecheck.report import baseline
 
     return None if path is None else baseline.load(path)
 
 
-def compared(outcomes: Sequence[Outcome], known: baseline.Baseline | None) -> Sequence[Outcome]:
+def compared(outcomes: Sequence[Outcome], known: Baseline | None) -> Sequence[Outcome]:
     """`outcomes` with what the baseline knows of them."""
     from racecheck.report import baseline
 
@@ -75,7 +85,7 @@ def reasons(outcomes: Sequence[Outcome]) -> dict[str, str]:
     return {name: why for outcome in outcomes for name, why in outcome.known.items()}
 
 
-def tell(outcomes: Sequence[Outcome], known: baseline.Baseline | None, file: IO[str]) -> None:
+def tell(outcomes: Sequence[Outcome], known: Baseline | None, file: IO[str]) -> None:
     """What the baseline comes to, a line an entry: known, expired, or not seen by this run."""
     from racecheck.report import baseline
 

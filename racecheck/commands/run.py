@@ -77,9 +77,9 @@ def run(
             "--trace", parser=typed_path, metavar="FILE", help="Write the trace of the only row to FILE."
         ),
     ] = None,
-    sarif: outputs.Sarif = None,
-    markdown: outputs.Markdown = None,
-    baseline: outputs.Baseline = None,
+    sarif: outputs.SarifOption = None,
+    markdown: outputs.MarkdownOption = None,
+    baseline: outputs.BaselineOption = None,
 ) -> int:
     """Run scenarios and check what they expect.
 
@@ -87,7 +87,6 @@ def run(
     (with --slots: a race, a stale operand or a hang). 2: an option or a file is wrong. 3: nothing was put to
     the test.
     """
-    files_out = outputs.checked({"--sarif": sarif, "--markdown": markdown})
     known = outputs.load_baseline(baseline)
     files, wrong = load_all(paths, check)
     for line in wrong:
@@ -98,7 +97,7 @@ def run(
         slots=slots, runner=runner, device=device, lag=lag, seed=seed, steps=steps, exact=exact
     )
     if fault is not None:
-        if slots or runner or trace or json or files_out or known or device != "virtual":
+        if slots or runner or trace or json or sarif or markdown or known or device != "virtual":
             raise UsageError(
                 f"--fault {fault}: brings its own slots and runners, on the virtual device; "
                 "leave out --slots, --runner, --device, --trace, --json, --sarif, --markdown and --baseline"
@@ -106,6 +105,8 @@ def run(
         return run_with(fault, files, overrides)
     plans = plan_all(files, overrides)
     check_device(device, lag, exact)
+    outputs.reserve("--sarif", sarif)
+    outputs.reserve("--markdown", markdown)
     with _trace_file(trace, plans) as file_of_trace:
         report = _run_rows(plans, file_of_trace)
     outcomes = outputs.compared(_outcomes(report, plans), known)
@@ -114,7 +115,7 @@ def run(
     else:
         _show(report)
     outputs.tell(outcomes, known, sys.stderr if json else sys.stdout)
-    outputs.write(outcomes, files_out)
+    outputs.save_for_ci(outcomes, to_sarif=sarif, to_markdown=markdown)
     return exit_code(outcomes)
 
 

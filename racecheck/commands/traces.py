@@ -40,9 +40,9 @@ def check(
         bool, typer.Option("--partial", help="Judge what can be read of a damaged file.")
     ] = False,
     json: _Json = False,
-    sarif: outputs.Sarif = None,
-    markdown: outputs.Markdown = None,
-    baseline: outputs.Baseline = None,
+    sarif: outputs.SarifOption = None,
+    markdown: outputs.MarkdownOption = None,
+    baseline: outputs.BaselineOption = None,
 ) -> int:
     """Judge a recorded trace.
 
@@ -53,8 +53,9 @@ def check(
     from racecheck.report.outcome import exit_code, outcome_of
     from racecheck.report.text import describe_finding
 
-    files_out = outputs.checked({"--sarif": sarif, "--markdown": markdown})
     known = outputs.load_baseline(baseline)
+    outputs.reserve("--sarif", sarif)
+    outputs.reserve("--markdown", markdown)
     trace, damage = _trace(file, partial=partial, remedy=f"--partial {_BEFORE}")
     detector = _detect(trace, file)
     for finding in detector.findings:
@@ -83,7 +84,7 @@ def check(
         read_in, checked = counted(len(trace), "record"), detector.evidence.rewrites
         print(f"verdict: {verdict}; {read_in}, rewrites checked: {checked}")
     outputs.tell(outcomes, known, sys.stderr if json else sys.stdout)
-    outputs.write(outcomes, files_out)
+    outputs.save_for_ci(outcomes, to_sarif=sarif, to_markdown=markdown)
     return 2 if damage else exit_code(outcomes)
 
 
