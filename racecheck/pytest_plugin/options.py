@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from racecheck.pytest_plugin.settings import BASELINE, SETTINGS, resolve
+from racecheck.pytest_plugin.settings import BASELINE, SETTINGS, resolve, shortest
 from racecheck.pytest_plugin.summary import Summary
 
 _OPTIONS = {
@@ -55,11 +55,6 @@ def pytest_configure(config: pytest.Config) -> None:
         if settings.report is not None:
             _make(settings.report, settings.sources["report"])
         config.pluginmanager.register(Summary(config), "racecheck-summary")
-
-
-def shortest(path: Path) -> Path:
-    """`path` from the working directory, if it lies below it."""
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def _make(folder: Path, source: str) -> None:

@@ -97,6 +97,11 @@ def _said(config: pytest.Config, name: str) -> _Said | None:
     return _Said(ini, f"race_{name} in {file}", config.rootpath)
 
 
+def shortest(path: Path) -> Path:
+    """`path` from the working directory, if it lies below it."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
 def as_typed(message: str) -> str:
     """A message of the command line with the names that options have here."""
     return re.sub(r"--(device|lag|exact)\b", r"--race-\1", message)

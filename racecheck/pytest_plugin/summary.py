@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from racecheck.pytest_plugin.results import is_rerun
-from racecheck.pytest_plugin.settings import BASELINE, SETTINGS
+from racecheck.pytest_plugin.settings import BASELINE, SETTINGS, shortest
 
 if TYPE_CHECKING:
     from racecheck.report.outcome import Outcome
@@ -66,7 +66,7 @@ class Summary:
         lines = self._of_baseline(outcomes)
         folder = self._config.stash[SETTINGS].report
         if folder is not None and not self._config.option.collectonly:
-            lines.append(f"reports: {folder}")
+            lines.append(f"reports: {shortest(folder)}")
         if lines:
             terminalreporter.section("racecheck")
             for line in lines:

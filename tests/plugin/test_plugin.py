@@ -2,37 +2,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch  # noqa: F401 - pytester forgets modules imported in a test, and torch cannot be imported twice
-from samples import SCENARIO, make_row, write_scenario
-
-from racecheck.report import Row
-from racecheck.scenario import run as scenario_run
-from racecheck.scenario.plan import RowPlan
-
-Collect = Callable[..., pytest.RunResult]
-
-
-@pytest.fixture
-def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A project with the sample scenario, a test of its own, and rows that come to what `verdicts` says."""
-    write_scenario(pytester.path / "scenarios")
-    pytester.makepyfile(test_own="def test_own(): pass")
-    plans: list[RowPlan] = []
-    verdicts = {("main", 1): "race", ("piecewise", 1): "race"}
-
-    def run_row(plan: RowPlan, references: Any) -> Row:
-        plans.append(plan)
-        verdict = verdicts.get((plan.runner, plan.slots), "clean")
-        return make_row(verdict, plan.expected, runner=plan.runner, slots=plan.slots, device=plan.device)
-
-    monkeypatch.setattr(scenario_run, "run_row", run_row)
-    pytester.plans, pytester.verdicts = plans, verdicts  # type: ignore[attr-defined]
-    return pytester
+from samples import SCENARIO, write_scenario
 
 
 def test_each_row_is_a_test(project: pytest.Pytester) -> None:
@@ -95,6 +69,9 @@ def test_options_reach_the_rows(project: pytest.Pytester) -> None:
         ("--race-device", "tpu", "--race-device: 'tpu' is not known; write virtual or cuda"),
         ("--race-lag", "soon", "--race-lag: 'soon' is not a lag; write latest, eager, seed:N*"),
         ("--race-seed", "x", "--race-seed: 'x' will not do; write a whole number from 0 to 4294967295"),
+        ("--race-slots", "0", "--race-slots: '0' will not do; write a whole number from 1 to *"),
+        ("--race-report", "test_own.py", "--race-report: test_own.py is not a folder; name one*"),
+        ("--race-baseline", "no.toml", "no.toml:1: there is no such file; name a baseline *"),
         ("--race-seed", "-1", "--race-seed: '-1' will not do; write a whole number from 0 to 4294967295"),
     ],
 )
@@ -179,4 +156,5 @@ def test_the_plugin_imports_nothing_heavy() -> None:
         check=True,
         cwd=Path(__file__).parents[2],
     )
-    assert not {"torch", "numpy", "pydantic", "rich", "typer", "hypothesis"} & set(done.stdout.split())
+    heavy = {"torch", "numpy", "pydantic", "rich", "typer", "hypothesis"}
+    assert not heavy & set(done.stdout.split())
