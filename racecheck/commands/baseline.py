@@ -58,10 +58,10 @@ def update(
     file: _File = _DEFAULT,
 ) -> int:
     """Add the findings of REPORT that the list does not have, and renew those of its entries that expired."""
+    outcomes, today = _read_all(reports), baseline.today()
     known = baseline.load(file).entries if file.exists() else {}
-    today = baseline.today()
     added = renewed = 0
-    for alert in _findings(_read_all(reports)):
+    for alert in _findings(outcomes):
         before = known.get(alert.fingerprint)
         if before is not None and before.expires >= today:
             continue
@@ -78,7 +78,7 @@ def check(reports: _Reports, file: _File = _DEFAULT) -> int:
 
     Exit code 0: every finding is known. 1: one is not, or an entry has expired.
     """
-    known, outcomes, today = baseline.load(file), _read_all(reports), baseline.today()
+    outcomes, known, today = _read_all(reports), baseline.load(file), baseline.today()
     new = [alert for alert in _findings(outcomes) if alert.fingerprint not in known.entries]
     for line in baseline.described(known, outcomes, today):
         print(line)
@@ -90,8 +90,8 @@ def check(reports: _Reports, file: _File = _DEFAULT) -> int:
 @app.command()
 def prune(reports: _Reports, file: _File = _DEFAULT) -> int:
     """Delete the entries that REPORT does not show: it must be of everything that the list is about."""
-    known = baseline.load(file)
-    gone = known.unseen(_read_all(reports))
+    outcomes, known = _read_all(reports), baseline.load(file)
+    gone = known.unseen(outcomes)
     for entry in gone:
         print(f"deleted   {known.place(entry)}: {entry}")
     left = {name: entry for name, entry in known.entries.items() if entry not in gone}

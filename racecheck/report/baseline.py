@@ -1,6 +1,6 @@
 """The baseline: findings that are known, why they stay for now, and until when (`racecheck-baseline.toml`).
 
-    racecheck-baseline = 1
+    baseline = 1
 
     [[known]]
     fingerprint = "d2f4b2b3115b2cce"
@@ -60,7 +60,7 @@ class Entry(Table):
 
 
 class _File(Table):
-    format: Literal[1] = Field(alias="racecheck-baseline", examples=[1])
+    baseline: Literal[1] = Field(examples=[1])
     known: list[Entry] = Field([], examples=[[]])
 
 
@@ -132,7 +132,7 @@ def _lines_of(entries: Iterable[str], lines: dict[KeyPath, int]) -> dict[str, in
 
 def render(entries: Iterable[Entry]) -> str:
     """The text of a baseline with these entries, sorted by what they are about."""
-    parts = ["racecheck-baseline = 1\n"]
+    parts = ["baseline = 1\n"]
     for entry in sorted(entries, key=lambda entry: (entry.rule, entry.buffer, entry.fingerprint)):
         values = entry.model_dump()
         body = "".join(

@@ -157,7 +157,7 @@ def test_a_known_finding_fails_nothing(tests: pytest.Pytester) -> None:
 
     def run(expires: str) -> pytest.RunResult:
         lines = [f'{key} = "{value}"' for key, value in entry.items()] + [f"expires = {expires}"]
-        Path("known.toml").write_text("\n".join(["racecheck-baseline = 1", "[[known]]", *lines]))
+        Path("known.toml").write_text("\n".join(["baseline = 1", "[[known]]", *lines]))
         assert len(load(Path("known.toml")).entries) == 1
         return tests.runpytest_inprocess(
             "-k", "test_race and not raised", "-v", "--race-baseline", "known.toml"
