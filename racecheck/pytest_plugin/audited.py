@@ -89,7 +89,7 @@ def _judge(item: pytest.Item) -> None:
     except (Inconclusive, RaceFound) as error:
         said = str(error)
     outcome = item.stash[OUTCOME] = _outcome(item, audit, said)
-    if fails(outcome, item.stash[_DEVICE]):
+    if fails(outcome):
         pytest.fail(said or "", pytrace=False)
 
 
@@ -121,6 +121,7 @@ def _outcome(item: pytest.Item, audit: Audit, said: str | None) -> Outcome:
     reason = said if audit.verdict == "inconclusive" else None
     return with_baseline(
         outcome_of(item.nodeid, audit.verdict, audit.findings, audit.evidence, home, reason=reason,
+                   untestable=item.stash[_DEVICE] == "cuda",
                    file=file, line=line),
         item.config,
     )  # fmt: skip

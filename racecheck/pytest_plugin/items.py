@@ -35,10 +35,10 @@ class RaceItem(pytest.Item):
         super().__init__(**kwargs)
         self.add_marker("race")
 
-    def settle(self, outcome: Outcome, device: str, tell: Callable[[], str]) -> None:
+    def settle(self, outcome: Outcome, tell: Callable[[], str]) -> None:
         """Keep what the test came to, and fail it with what `tell` says unless it is as it must, or known."""
         outcome = self.stash[OUTCOME] = with_baseline(outcome, self.config)
-        if fails(outcome, device):
+        if fails(outcome):
             raise _Failed(tell())
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *args: Any) -> Any:
@@ -70,7 +70,7 @@ class RowItem(RaceItem):
         references = self.config.stash.setdefault(_REFERENCES, References())
         row = run_row(self.plan, references)
         keep_page(self, lambda: of_row(row))
-        self.settle(self._outcome(row), "virtual" if row.witness else self.plan.device, lambda: _told(row))
+        self.settle(self._outcome(row), lambda: _told(row))
 
     def _outcome(self, row: Row) -> Outcome:
         from racecheck.report import Report
@@ -79,7 +79,8 @@ class RowItem(RaceItem):
 
         file, line, home = place(self)
         (outcome,) = from_report(as_dict(Report([row])), home, [(file, line)])
-        return replace(outcome, name=self.nodeid)
+        untestable = row.device == "cuda" and not row.witness
+        return replace(outcome, name=self.nodeid, untestable=untestable)
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """The line of the scenario that states the expectation."""
@@ -115,7 +116,7 @@ class LitmusItem(RaceItem):
         outcome = outcome_of(self.nodeid, verdict, findings, Evidence(), home, ok=judged.agrees,
                              reason=said, file=file, line=line)  # fmt: skip
         keep_page(self, lambda: of_findings(self.nodeid, verdict, _advised(judged), Evidence()))
-        self.settle(outcome, "virtual", lambda: _story(said, judged))
+        self.settle(outcome, lambda: _story(said, judged))
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """The first line: the header states the expectation."""

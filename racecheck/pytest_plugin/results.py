@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 OUTCOME: pytest.StashKey[Outcome] = pytest.StashKey()
 PAGE: pytest.StashKey[str] = pytest.StashKey()
 #: What the letters of tests are, by the state of their outcomes.
-_LETTERS = {"failed": "R", "untested": "I", "known": "k"}
+_LETTERS = {"failed": "R", "untested": "I", "untestable": "I", "known": "k"}
 
 
 def place(item: pytest.Item) -> tuple[str | None, int, str]:
@@ -48,9 +48,9 @@ def keep_page(item: pytest.Item, make: Callable[[], str]) -> None:
             item.stash[PAGE] = make()
 
 
-def fails(outcome: Outcome, device: str) -> bool:
-    """Does the test fail by it? What a real GPU leaves open is passed over: nobody could have seen more."""
-    return outcome.state == "failed" or (outcome.state == "untested" and device != "cuda")
+def fails(outcome: Outcome) -> bool:
+    """Does the test fail by it?"""
+    return outcome.state in ("failed", "untested")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -67,7 +67,7 @@ def pytest_runtest_makereport(
     del item.stash[OUTCOME]
     if hasattr(report, "wasxfail"):  # the test expects what it came to
         outcome = replace(outcome, ok=True)
-    if report.passed and outcome.state == "untested":
+    if report.passed and outcome.state == "untestable":
         report.outcome = "skipped"
         report.longrepr = (str(item.path), (item.location[1] or 0) + 1, f"Skipped: {outcome.reason}")
     report.racecheck = {**asdict(outcome), "state": outcome.state}  # type: ignore[attr-defined]

@@ -63,7 +63,7 @@ def alerts(outcomes: Sequence[Outcome]) -> list[Alert]:
 
 
 def _alerts_of(outcome: Outcome) -> Iterator[Alert]:
-    if outcome.ok:
+    if outcome.state in ("ok", "untestable"):
         return
     for finding in outcome.findings:
         yield _of_finding(outcome, finding)

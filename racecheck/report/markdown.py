@@ -13,7 +13,12 @@ from racecheck.words import counted
 
 #: More are counted, not shown: a comment that nobody reads to its end is too long.
 SHOWN = 20
-_STATES = {"failed": "not as it must be", "untested": "not put to the test", "known": "known"}
+_STATES = {
+    "failed": "not as it must be",
+    "untested": "not put to the test",
+    "untestable": "cannot be tested here",
+    "known": "known",
+}
 
 
 def render(outcomes: Sequence[Outcome]) -> str:

@@ -27,7 +27,7 @@ class Outcome:
 
     `file` and `line` are where the test or the expectation stands, `paths` where the files are that findings
     name: both from the top of the repository. `known` gives the reason for each fingerprint that a baseline
-    has.
+    has. `untestable`: nobody could have said more where it ran (a GPU, which is not audited yet).
     """
 
     name: str
@@ -40,15 +40,18 @@ class Outcome:
     findings: Sequence[dict[str, Any]] = ()
     paths: Mapping[str, str] = field(default_factory=dict)
     known: Mapping[str, str] = field(default_factory=dict)
+    untestable: bool = False
 
     @property
     def state(self) -> str:
-        """`ok`; `known` (only findings that a baseline has); `untested`; or `failed`."""
+        """`ok`; `known` (only findings that a baseline has); `untested` or `untestable`; or `failed`."""
         if self.ok:
             return "ok"
         if self.findings and {one["fingerprint"] for one in self.findings} <= self.known.keys():
             return "known"
-        return "untested" if self.verdict == "inconclusive" else "failed"
+        if self.verdict != "inconclusive":
+            return "failed"
+        return "untestable" if self.untestable else "untested"
 
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:

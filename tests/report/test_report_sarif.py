@@ -38,6 +38,7 @@ def outcomes() -> list[Outcome]:
         make_outcome("clean", name="row", ok=False, reason="expected race, the verdict is clean"),
         make_outcome("inconclusive", name="test_b.py::test", file="tests/test_b.py", line=7),
         make_outcome("race", [make_finding("expected.buffer")], name="expected", ok=True),
+        make_outcome("inconclusive", name="on a GPU", untestable=True),
     ]
 
 

@@ -111,6 +111,21 @@ def test_a_fingerprint_is_the_same_from_every_folder(tmp_path: Path) -> None:
     assert line.endswith(" go.py:6 go.py:7\n")
 
 
+def test_a_fingerprint_outlives_lines_above_it(tmp_path: Path) -> None:
+    """Other code before the two accesses, in the same file, moves them only."""
+    printed = []
+    for above in ("", "# a note\n\n\ndef unrelated():\n    pass\n\n\n"):
+        (tmp_path / "go.py").write_text(above + SCRIPT)
+        command = [sys.executable, "go.py"]
+        printed.append(
+            subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        )
+    (before, after) = (line.split() for line in printed)
+    assert before[0] == after[0]
+    assert before[1:] == ["go.py:6", "go.py:7"]
+    assert after[1:] == ["go.py:13", "go.py:14"]
+
+
 def test_the_standard_library_is_machinery() -> None:
     """A location is the line of the program that called it, not a line of Python's own."""
     found = through(json.__file__)
