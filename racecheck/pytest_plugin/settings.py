@@ -91,7 +91,7 @@ def _said(config: pytest.Config, name: str) -> _Said | None:
     if variable:
         return _Said(variable, VARIABLES[name], config.invocation_params.dir)
     ini = config.getini(f"race_{name}")
-    if ini is None or ini == "":
+    if ini in (None, "", []):  # pytest 8.0 has no default None
         return None
     file = "ini file" if config.inipath is None else config.inipath.name
     return _Said(ini, f"race_{name} in {file}", config.rootpath)
