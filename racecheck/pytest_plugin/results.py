@@ -80,15 +80,22 @@ def pytest_runtest_makereport(
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
     """Letters and words of their own for races (stale operands, hangs), untested and known ones."""
+    word = word_of(report)
+    if word is None:
+        return None
+    letter: str = _LETTERS[report.racecheck["state"]]
+    return report.outcome, letter, word.upper()
+
+
+def word_of(report: pytest.TestReport) -> str | None:
+    """What the last line counts `report` as, besides passed and failed; None for what is nothing special.
+
+    Nothing special are a test that pytest-rerunfailures runs again, one that fails without a finding, and one
+    that fails by itself although a baseline knows its findings.
+    """
     said = getattr(report, "racecheck", None)
-    if said is None or said["state"] not in _LETTERS or hasattr(report, "wasxfail"):
+    if said is None or said["state"] == "ok" or str(report.outcome) == "rerun":
         return None
-    if is_rerun(report) or (said["state"] == "failed" and said["verdict"] == "clean"):
-        return None
-    word = "known" if said["state"] == "known" else said["verdict"]
-    return report.outcome, _LETTERS[said["state"]], word.upper()
-
-
-def is_rerun(report: pytest.TestReport) -> bool:
-    """Will the test run again, by pytest-rerunfailures? It has an outcome of its own for that."""
-    return str(report.outcome) == "rerun"
+    if said["state"] == "known":
+        return "known" if report.passed else None
+    return None if said["verdict"] == "clean" else str(said["verdict"])

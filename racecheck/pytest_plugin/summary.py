@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from racecheck.pytest_plugin.results import is_rerun
+from racecheck.pytest_plugin.results import word_of
 from racecheck.pytest_plugin.settings import BASELINE, SETTINGS, shortest
 
 if TYPE_CHECKING:
@@ -36,13 +36,14 @@ class Summary:
 
         self._outcomes[report.nodeid] = from_dict(said)
         self._pages[report.nodeid] = getattr(report, "racecheck_page", None)
-        if not is_rerun(report) and said["state"] != "ok":
-            self._count("known" if said["state"] == "known" else said["verdict"], report)
+        word = word_of(report)
+        if word is not None:
+            self._count(word, report)
 
     def _count(self, kind: str, report: pytest.TestReport) -> None:
         """Beside passed and failed: `2 failed, 5 passed, 1 race, 1 inconclusive`."""
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is not None and kind != "clean":
+        if reporter is not None:
             reporter.stats.setdefault(kind, []).append(report)
             # the terminal looks up which kinds there are when one of its own comes first: this is not
             getattr(reporter, "_set_main_color", lambda: None)()

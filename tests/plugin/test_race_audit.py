@@ -167,6 +167,10 @@ def test_a_known_finding_fails_nothing(tests: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*::test_race KNOWN*", "known     known.toml:2: *soon, until 9999-01-01)"])
     result.stdout.fnmatch_lines(["*= 1 passed, 7 deselected, 1 known in *"])
     assert result.ret == 0
+    result = tests.runpytest_inprocess("-k", "raced_and_raised", "--race-baseline", "known.toml")
+    result.stdout.fnmatch_lines(
+        ["FAILED *::test_raced_and_raised - RuntimeError*", "*= 1 failed, 7 des*ted in *"]
+    )
     result = run("2020-01-01")
     result.stdout.fnmatch_lines(["*::test_race RACE*", "expired   known.toml:2: *"])
     assert result.ret == 1
