@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 import racecheck
+from racecheck.commands.baseline import app as baseline
 from racecheck.commands.bisect import app as bisect
 from racecheck.commands.doctor import doctor
 from racecheck.commands.execute import execute
@@ -56,7 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(_one_line(error))
     except RacecheckError as error:
         line = " ".join(str(error).split())
-        return _complain(f"racecheck run: {line}" if line.startswith("--") else line)
+        command = next(iter(sys.argv[1:] if arguments is None else arguments))
+        return _complain(f"racecheck {command}: {line}" if line.startswith("--") else line)
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except (OSError, SystemExit) as error:
@@ -120,4 +122,5 @@ app.command()(replay)
 app.command()(prove)
 app.command("exec")(execute)
 app.command()(doctor)
+app.add_typer(baseline)
 app.add_typer(bisect)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 from racecheck.detect.evidence import BufferEvidence, Evidence, Stall
 from racecheck.detect.finding import Finding, Side
 from racecheck.report import Expected, Row, WrongTokens
+from racecheck.report.json import finding_dict
+from racecheck.report.outcome import Outcome
 from racecheck.trace.records import Loc, Mark
 
 SCENARIO = """\
@@ -111,3 +114,17 @@ def make_row(verdict: str = "clean", expected: Expected | str | None = None, **c
     else:
         settings["evidence"] = make_evidence()
     return Row(**{**settings, **changes})
+
+
+def make_outcome(verdict: str, findings: Sequence[Finding] = (), **changes: Any) -> Outcome:
+    """What came to `verdict`, as it must if that is clean. `engine/` is in `src` of the repository."""
+    settings: dict[str, Any] = {
+        "name": "test_a.py::test_one",
+        "verdict": verdict,
+        "ok": verdict == "clean",
+        "reason": "nothing was rewritten" if verdict == "inconclusive" else None,
+        "rewrites": 6,
+        "findings": [finding_dict(finding) for finding in findings],
+        "paths": {"engine/sampler.py": "src/engine/sampler.py"},
+    }
+    return Outcome(**{**settings, **changes})

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import typer
 
+from racecheck import words
 from racecheck.scenario.model import check_lag
 from racecheck.scenario.problems import nearest
 
@@ -14,10 +15,10 @@ def whole(low: int, high: int) -> Callable[[str | int], int]:
     """A parser of whole numbers from `low` to `high`."""
 
     def parse(typed: str | int) -> int:
-        text = str(typed)  # a default comes as it is
-        if not (text.isascii() and text.isdigit() and len(text) < 20 and low <= int(text) <= high):
-            raise typer.BadParameter(f"{text!r} will not do; write a whole number from {low} to {high}")
-        return int(text)
+        try:
+            return words.whole(str(typed), low, high)  # a default comes as it is
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
 
     return parse
 

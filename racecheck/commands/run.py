@@ -13,17 +13,19 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from racecheck.commands import options
+from racecheck.commands import options, outputs
 from racecheck.commands.faults import run_with
 from racecheck.commands.paths import typed_path
 from racecheck.errors import UsageError
 from racecheck.provider import DEVICES
 from racecheck.report import Report, text
-from racecheck.report.json import render
+from racecheck.report.json import as_dict, render
+from racecheck.report.outcome import Outcome, exit_code, from_report
 from racecheck.scenario.load import load_all
 from racecheck.scenario.model import MOST_SLOTS, MOST_STEPS
 from racecheck.scenario.plan import RUNNERS, Overrides, RowPlan, check, check_device, plan_all
 from racecheck.scenario.run import References, run_row
+from racecheck.trace.repository import below, here
 
 #: Columns of a report that goes to a file or a pipe, which have no width.
 PIPE_WIDTH = 120
@@ -76,12 +78,17 @@ def run(
             "--trace", parser=typed_path, metavar="FILE", help="Write the trace of the only row to FILE."
         ),
     ] = None,
+    sarif: outputs.SarifOption = None,
+    markdown: outputs.MarkdownOption = None,
+    baseline: outputs.BaselineOption = None,
 ) -> int:
     """Run scenarios and check what they expect.
 
-    Exit code 0: all as expected (with --slots: clean). 1: a row is not as expected (with --slots: a race,
-    a stale operand or a hang). 2: an option or a file is wrong. 3: nothing was put to the test.
+    Exit code 0: all as expected (with --slots: clean), or known to the baseline. 1: a row is not as expected
+    (with --slots: a race, a stale operand or a hang). 2: an option or a file is wrong. 3: nothing was put to
+    the test.
     """
+    known = outputs.load_baseline(baseline)
     files, wrong = load_all(paths, check)
     for line in wrong:
         print(line, file=sys.stderr)
@@ -91,22 +98,33 @@ def run(
         slots=slots, runner=runner, device=device, lag=lag, seed=seed, steps=steps, exact=exact
     )
     if fault is not None:
-        if slots or runner or trace or json:
+        if slots or runner or trace or json or sarif or markdown or known:
             raise UsageError(
                 f"--fault {fault}: brings its own slots and runners; "
-                "leave out --slots, --runner, --trace and --json"
+                "leave out --slots, --runner, --trace, --json, --sarif, --markdown and --baseline"
             )
         check_device(device, lag, exact)
         return run_with(fault, files, overrides)
     plans = plan_all(files, overrides)
     check_device(device, lag, exact)
+    outputs.reserve("--sarif", sarif)
+    outputs.reserve("--markdown", markdown)
     with _trace_file(trace, plans) as file_of_trace:
         report = _run_rows(plans, file_of_trace)
+    outcomes = outputs.compared(_outcomes(report, plans), known)
     if json:
-        print(render(report), end="")
+        print(render(report, None if known is None else outputs.reasons(outcomes)), end="")
     else:
         _show(report)
-    return report.exit_code
+    outputs.tell(outcomes, known, sys.stderr if json else sys.stdout)
+    outputs.save_for_ci(outcomes, to_sarif=sarif, to_markdown=markdown)
+    return exit_code(outcomes)
+
+
+def _outcomes(report: Report, plans: Sequence[RowPlan]) -> list[Outcome]:
+    home = here()
+    places = [(below(home, str(plan.file.path)), plan.line) for plan in plans]
+    return from_report(as_dict(report), home, places)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from racecheck.commands import outputs
 from racecheck.commands.paths import typed_path
 from racecheck.detect import Detector
 from racecheck.detect.advice import advise
@@ -18,11 +19,12 @@ from racecheck.errors import TraceError, TraceFileError, UsageError
 from racecheck.litmus import load
 from racecheck.litmus.export import export
 from racecheck.litmus.judge import build_trace
+from racecheck.report.result import WRONG
 from racecheck.trace.file import read, write
 from racecheck.trace.records import Record
+from racecheck.trace.repository import here
 from racecheck.words import counted
 
-_CODES = {"clean": 0, "inconclusive": 3}
 _BEFORE = "judges what comes before it"
 
 _File = Annotated[
@@ -38,14 +40,22 @@ def check(
         bool, typer.Option("--partial", help="Judge what can be read of a damaged file.")
     ] = False,
     json: _Json = False,
+    sarif: outputs.SarifOption = None,
+    markdown: outputs.MarkdownOption = None,
+    baseline: outputs.BaselineOption = None,
 ) -> int:
     """Judge a recorded trace.
 
-    Exit code 0: clean. 1: a race, a stale operand or a hang. 2: the file is damaged. 3: inconclusive.
+    Exit code 0: clean, or nothing that the baseline does not know. 1: a race, a stale operand or a hang.
+    2: the file is damaged. 3: inconclusive.
     """
     from racecheck.report.json import evidence_dict, finding_dict
+    from racecheck.report.outcome import exit_code, outcome_of
     from racecheck.report.text import describe_finding
 
+    known = outputs.load_baseline(baseline)
+    outputs.reserve("--sarif", sarif)
+    outputs.reserve("--markdown", markdown)
     trace, damage = _trace(file, partial=partial, remedy=f"--partial {_BEFORE}")
     detector = _detect(trace, file)
     for finding in detector.findings:
@@ -53,6 +63,8 @@ def check(
     if damage:
         print(damage, file=sys.stderr)
     verdict = detector.verdict
+    judged = outcome_of(str(file), verdict, detector.findings, detector.evidence, here())
+    outcomes = outputs.compared([judged], known)
     if json:
         report = {
             "format": "racecheck-check/1",
@@ -61,6 +73,7 @@ def check(
             "complete": damage is None,
             "findings": [finding_dict(finding) for finding in detector.findings],
             "evidence": evidence_dict(detector.evidence),
+            **({} if known is None else {"known": outputs.reasons(outcomes)}),
         }
         print(jsonlib.dumps(report, indent=2, ensure_ascii=False))
     else:
@@ -68,9 +81,11 @@ def check(
             print(describe_finding(finding))
         for stall in detector.evidence.stalls:
             print(f"stall: {stall}")
-        judged, checked = counted(len(trace), "record"), detector.evidence.rewrites
-        print(f"verdict: {verdict}; {judged}, rewrites checked: {checked}")
-    return 2 if damage else _CODES.get(verdict, 1)
+        read_in, checked = counted(len(trace), "record"), detector.evidence.rewrites
+        print(f"verdict: {verdict}; {read_in}, rewrites checked: {checked}")
+    outputs.tell(outcomes, known, sys.stderr if json else sys.stdout)
+    outputs.save_for_ci(outcomes, to_sarif=sarif, to_markdown=markdown)
+    return 2 if damage else exit_code(outcomes)
 
 
 def syncs(file: _File, json: _Json = False) -> int:
@@ -94,7 +109,7 @@ def syncs(file: _File, json: _Json = False) -> int:
         print(f"{sync.loc!s:{width}}  {sync.what}, {times}: {sync.role}{why}{alone}")
     needed, free = (sum(bool(sync.protects) for sync in found), sum(sync.together for sync in found))
     print(f"\n{counted(len(found), 'synchronising line')}: {needed} needed, {free} can go together")
-    if verdict not in _CODES:
+    if verdict in WRONG:
         print(f"The verdict as it is: {verdict}. Needed means: more would race without it.")
     return 0
 

@@ -52,11 +52,11 @@ class Compiler:
         for statement in self._program.statements:
             for record in self._compile(statement):
                 record.thread = statement.thread
-                record.loc = r.Loc(self._program.path, statement.line, "litmus")
+                record.loc = r.Loc(self._program.file, statement.line, "litmus")
                 yield statement, record
 
     def _declare(self, statement: p.StreamBlocking) -> r.StreamDeclare:
-        loc = r.Loc(self._program.path, statement.line, "litmus")
+        loc = r.Loc(self._program.file, statement.line, "litmus")
         return r.StreamDeclare(thread=statement.thread, loc=loc, stream=statement.stream, blocking=True)
 
     def span(self, ref: p.Ref) -> r.Span:

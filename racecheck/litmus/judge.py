@@ -55,7 +55,7 @@ def build_trace(program: p.Program) -> list[r.Record]:
     def flush() -> None:
         for want, found in stale.get(id(last), ()):
             assert last is not None
-            loc = r.Loc(program.path, last.line, "litmus")
+            loc = r.Loc(program.file, last.line, "litmus")
             span = compiler.span(want.ref)
             trace.append(r.Stale(thread=last.thread, loc=loc, span=span, wanted=want.value, found=found))
 

@@ -11,6 +11,7 @@ from racecheck.errors import LitmusError
 from racecheck.litmus import program as p
 from racecheck.litmus.names import check_names
 from racecheck.litmus.scanner import Scanner
+from racecheck.trace.repository import inside, remember
 
 _HEADER = re.compile(r"#\s*(title|source|expect)\s*:\s*(.*?)\s*$")
 _RANK = re.compile(r"rank(\d{1,6})$")
@@ -32,11 +33,11 @@ def load(path: Path, shown: str | None = None) -> p.Program:
         ) from None
     except UnicodeDecodeError as error:
         raise LitmusError(f"{name}:1:1: is not UTF-8 (byte {error.start}); save it as UTF-8 text") from None
-    return parse(text, name)
+    return parse(text, name, remember(inside(str(path)), str(path)))
 
 
-def parse(text: str, path: str = "<litmus>") -> p.Program:
-    """The program `text`; `path` is what messages call it.
+def parse(text: str, path: str = "<litmus>", file: str | None = None) -> p.Program:
+    """The program `text`; `path` is what messages call it, `file` (if another) what findings do.
 
     Raises:
         LitmusError: malformed; the message has file, line, column and what was expected.
@@ -61,7 +62,7 @@ def parse(text: str, path: str = "<litmus>") -> p.Program:
     if expect not in get_args(p.Verdict):
         raise LitmusError(f"{path}:{line_number}:1: expect is '{expect}'; write RACE, STALE, HANG or SAFE")
     title, source = (header.get(key, (0, ""))[1] for key in ("title", "source"))
-    program = p.Program(path, cast(p.Verdict, expect), statements, title, source, lines)
+    program = p.Program(path, file or path, cast(p.Verdict, expect), statements, title, source, lines)
     check_names(program)
     return program
 

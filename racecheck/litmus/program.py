@@ -147,9 +147,10 @@ class Collective(Statement):
 
 @dataclass(slots=True)
 class Program:
-    """A whole file. `path` is what messages call it."""
+    """A whole file. `path` is what messages call it, `file` what findings do, wherever it was typed."""
 
     path: str
+    file: str
     expect: Verdict
     statements: list[Statement]
     title: str = ""

@@ -6,7 +6,7 @@ No address, time or absolute path goes into it: the same seed gives the same byt
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,10 @@ if TYPE_CHECKING:  # staging imports torch, which takes seconds
 FORMAT = "racecheck-report/1"
 
 
-def render(report: Report) -> str:
-    """`report` as indented JSON, ending in a newline."""
-    return json.dumps(as_dict(report), indent=2, ensure_ascii=False) + "\n"
+def render(report: Report, known: Mapping[str, str] | None = None) -> str:
+    """`report` as indented JSON, ending in a newline; with a baseline also what is `known`, and why."""
+    said = {} if known is None else {"known": dict(known)}
+    return json.dumps({**as_dict(report), **said}, indent=2, ensure_ascii=False) + "\n"
 
 
 def as_dict(report: Report) -> dict[str, Any]:

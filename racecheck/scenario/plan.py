@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from racecheck.errors import UnsupportedOperation, UsageError
 from racecheck.report.result import Expected
 from racecheck.scenario.engines import find_factory
+from racecheck.scenario.lines import line_of
 from racecheck.scenario.load import ScenarioFile
 from racecheck.scenario.model import REFERENCE_ENGINE, Expectation
 from racecheck.scenario.workload import build_requests
@@ -50,6 +51,11 @@ class RowPlan:
     def all_slots(self) -> dict[str, int]:
         """Slots by runner: this row's for its own runner, and never fewer than are safe for others."""
         return {name: self.slots if name == self.runner else self.other_slots for name in RUNNERS}
+
+    @property
+    def line(self) -> int:
+        """The line of the scenario that states the expectation, or of a probe the runner."""
+        return line_of(self.file.lines, ("runners", self.runner, "expect", str(self.slots)))
 
     @property
     def other_slots(self) -> int:

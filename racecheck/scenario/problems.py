@@ -149,6 +149,8 @@ def _annotation(schema: type[BaseModel], place: KeyPath) -> Any:
             at = None if field is None else field.annotation
         elif get_origin(at) is dict:
             at = get_args(at)[1]
+        elif get_origin(at) is list and isinstance(part, int):
+            at = get_args(at)[0]
         else:
             return None
         if get_origin(at) is Annotated:

@@ -73,9 +73,9 @@ def decode(path: Path, data: bytes) -> str:
         fail(path, line, f"byte 0x{data[error.start]:02x} is not UTF-8", "save the file in UTF-8")
 
 
-def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
-    """Text and content of the TOML file `path`."""
-    text = decode(path, read_bytes(path, "a scenario (.toml)", LARGEST))
+def read_toml(path: Path, what: str = "a scenario (.toml)") -> tuple[str, dict[str, Any]]:
+    """Text and content of the TOML file `path`; `what` says what it should have been."""
+    text = decode(path, read_bytes(path, what, LARGEST))
     try:
         return text, tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -10,7 +10,7 @@ A file's name must not depend on where the command was typed: names go into repo
    that has no `__init__.py`;
 3. any other file is relative to the longest entry of `sys.path` that holds it: a script's own folder, the
    folder pytest took a test from, site-packages;
-4. what is left is relative to the working directory if it lies below it, else the bare file name.
+4. what is left is named from the top of its repository, and by its bare name if it lies in none.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import sysconfig
 from types import FrameType
 
 from racecheck.trace.records import NOWHERE, Loc
+from racecheck.trace.repository import inside, remember
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _MACHINERY = ("trace", "detect", "virtual", "exact", "cuda", "staging", os.path.join("engine", "ranks"))
@@ -50,11 +51,12 @@ def relative(path: str) -> str:
     if path.startswith("<"):
         return path  # typed in or made up: there is no file
     path = os.path.abspath(path)
-    return os.path.relpath(path, _base(path)).replace(os.sep, "/")
+    base = _base(path)
+    return remember(inside(path) if base is None else os.path.relpath(path, base).replace(os.sep, "/"), path)
 
 
-def _base(path: str) -> str:
-    """The folder that `path` is shown relative to."""
+def _base(path: str) -> str | None:
+    """The folder that `path` is shown relative to; None if none of the first three rules gives one."""
     if path.startswith(_ROOT):
         return os.path.dirname(_ROOT[:-1])
     folder = os.path.dirname(path)
@@ -64,9 +66,7 @@ def _base(path: str) -> str:
     if root != folder:
         return root
     entries = [os.path.abspath(entry) for entry in sys.path if entry]
-    inside = [entry for entry in entries if _holds(entry, path)] or [os.getcwd()]
-    base = max(inside, key=len)
-    return base if _holds(base, path) else folder
+    return max((entry for entry in entries if _holds(entry, path)), key=len, default=None)
 
 
 def _holds(folder: str, path: str) -> bool:

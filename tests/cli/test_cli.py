@@ -381,3 +381,41 @@ def into(stdout: IO[str]) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "racecheck", "--version"],
         cwd=ROOT, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False,
     )  # fmt: skip
+
+
+# -- for CI --------------------------------------------------------------------------------------
+
+
+def test_a_run_is_written_for_ci(run: Run, verdicts: dict[tuple[str, int], str]) -> None:
+    """What is not as expected is an alert at the line that expects it, or at the race; the rest is none."""
+    verdicts["main", 2] = "race"
+    verdicts["piecewise", 1] = "clean"
+    code, _, _ = run("run", "scenarios", "--sarif", "out.sarif", "--markdown", "out.md")
+    results = json.loads(Path("out.sarif").read_text())["runs"][0]["results"]
+    assert code == 1
+    assert [result["ruleId"] for result in results] == ["race/h2d-read-vs-host-write", "expectation/not-met"]
+    place = results[1]["locations"][0]["physicalLocation"]
+    assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == ("scenarios/small.toml", 19)
+    assert "`small::main-slots-2`" in Path("out.md").read_text()
+
+
+def test_a_run_knows_a_baseline(run: Run, verdicts: dict[tuple[str, int], str]) -> None:
+    """A known race is shown and does not fail; one that is expected needs no entry."""
+    verdicts["main", 2] = "race"
+    _, out, _ = run("run", "scenarios", "--json")
+    Path("report.json").write_text(out)
+    run("baseline", "update", "report.json", "--reason", "soon", "--expires", "9999-01-01")
+    code, out, _ = run("run", "scenarios", "--baseline", "racecheck-baseline.toml")
+    assert code == 0
+    assert out.splitlines()[-1].startswith("known     racecheck-baseline.toml:3: ")
+    code, out, _ = run("run", "scenarios", "--baseline", "racecheck-baseline.toml", "--json")
+    report = json.loads(out)
+    assert (code, list(report["known"].values())) == (0, ["soon (until 9999-01-01)"])
+
+
+def test_a_bad_baseline_is_one_line(run: Run, verdicts: dict[tuple[str, int], str]) -> None:
+    """Before any row runs."""
+    Path("known.toml").write_text("baseline = 1\n[[known]]\n")
+    code, out, err = run("run", "scenarios", "--baseline", "known.toml")
+    assert (code, out) == (2, "")
+    assert err.startswith("known.toml:2: the key fingerprint is missing; write fingerprint = ")

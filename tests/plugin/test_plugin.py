@@ -2,37 +2,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch  # noqa: F401 - pytester forgets modules imported in a test, and torch cannot be imported twice
-from samples import SCENARIO, make_row, write_scenario
-
-from racecheck.report import Row
-from racecheck.scenario import run as scenario_run
-from racecheck.scenario.plan import RowPlan
-
-Collect = Callable[..., pytest.RunResult]
-
-
-@pytest.fixture
-def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A project with the sample scenario, a test of its own, and rows that come to what `verdicts` says."""
-    write_scenario(pytester.path / "scenarios")
-    pytester.makepyfile(test_own="def test_own(): pass")
-    plans: list[RowPlan] = []
-    verdicts = {("main", 1): "race", ("piecewise", 1): "race"}
-
-    def run_row(plan: RowPlan, references: Any) -> Row:
-        plans.append(plan)
-        verdict = verdicts.get((plan.runner, plan.slots), "clean")
-        return make_row(verdict, plan.expected, runner=plan.runner, slots=plan.slots, device=plan.device)
-
-    monkeypatch.setattr(scenario_run, "run_row", run_row)
-    pytester.plans, pytester.verdicts = plans, verdicts  # type: ignore[attr-defined]
-    return pytester
+from samples import SCENARIO, write_scenario
 
 
 def test_each_row_is_a_test(project: pytest.Pytester) -> None:
@@ -69,7 +43,7 @@ def test_a_failure_is_the_report(project: pytest.Pytester) -> None:
             "  first    h2d copy reads at engine/sampler.py:88 in stage",
             "  missing  nothing orders *",
             "  repair   wait for the copy",
-            "FAILED scenarios/small.toml::main-slots-2 - expected clean, the verdict is race",
+            "RACE scenarios/small.toml::main-slots-2 - expected clean, the verdict is race",
         ]
     )
     assert "Traceback" not in result.stdout.str()
@@ -95,6 +69,9 @@ def test_options_reach_the_rows(project: pytest.Pytester) -> None:
         ("--race-device", "tpu", "--race-device: 'tpu' is not known; write virtual or cuda"),
         ("--race-lag", "soon", "--race-lag: 'soon' is not a lag; write latest, eager, seed:N*"),
         ("--race-seed", "x", "--race-seed: 'x' will not do; write a whole number from 0 to 4294967295"),
+        ("--race-slots", "0", "--race-slots: '0' will not do; write a whole number from 1 to *"),
+        ("--race-report", "test_own.py", "--race-report: test_own.py is not a folder; name one*"),
+        ("--race-baseline", "no.toml", "no.toml:1: there is no such file; name a baseline *"),
         ("--race-seed", "-1", "--race-seed: '-1' will not do; write a whole number from 0 to 4294967295"),
     ],
 )
@@ -110,7 +87,7 @@ def test_no_gpu_is_one_line(project: pytest.Pytester, monkeypatch: pytest.Monkey
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     result = project.runpytest_inprocess("-m", "race", "--race-device", "cuda")
     result.assert_outcomes(failed=3, deselected=1)
-    result.stdout.fnmatch_lines(["--device cuda: PyTorch finds no CUDA GPU here; *"])
+    result.stdout.fnmatch_lines(["--race-device cuda: PyTorch finds no CUDA GPU here; *"])
 
 
 def test_a_gpu_run_that_is_not_audited_is_skipped(
@@ -124,7 +101,7 @@ def test_a_gpu_run_that_is_not_audited_is_skipped(
     )
     result = project.runpytest_inprocess("-m", "race", "--race-device", "cuda", "-rs")
     result.assert_outcomes(skipped=3, deselected=1)
-    result.stdout.fnmatch_lines(["SKIPPED*No staging buffer was rewritten*"])
+    result.stdout.fnmatch_lines(["INCONCLUSIVE*No staging buffer was rewritten*"])
 
 
 def test_a_broken_scenario_is_one_line(project: pytest.Pytester) -> None:
@@ -179,4 +156,5 @@ def test_the_plugin_imports_nothing_heavy() -> None:
         check=True,
         cwd=Path(__file__).parents[2],
     )
-    assert not {"torch", "numpy", "pydantic", "rich", "typer", "hypothesis"} & set(done.stdout.split())
+    heavy = {"torch", "numpy", "pydantic", "rich", "typer", "hypothesis"}
+    assert not heavy & set(done.stdout.split())

@@ -15,6 +15,7 @@ import torch
 
 import racecheck
 from racecheck.exact import protect
+from racecheck.litmus import judge, load
 from racecheck.trace import caller, location
 from racecheck.trace.location import relative
 from racecheck.trace.records import NOWHERE, Record
@@ -55,17 +56,32 @@ def test_a_file_of_a_package_starts_with_the_package(
 def test_a_plain_file_is_relative_to_the_longest_import_root(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only where no import root holds it, to the working directory, and else it is the bare name."""
+    """Where no import root holds it, to the top of its repository; in none, it has its bare name."""
     file = make(tmp_path / "repo" / "scripts" / "deep" / "go.py")
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    assert relative(file) == "go.py"
-    monkeypatch.chdir(tmp_path)
-    assert relative(file) == "repo/scripts/deep/go.py"
+    loose = make(tmp_path / "loose" / "go.py")
+    (tmp_path / "repo" / ".git").mkdir()
+    for where in (".", "loose", "repo"):
+        monkeypatch.chdir(tmp_path / where)
+        assert (relative(loose), relative(file)) == ("go.py", "scripts/deep/go.py")
     for root in ("repo/scripts", "repo"):
         monkeypatch.syspath_prepend(str(tmp_path / root))
         assert relative(file) == "deep/go.py"
     assert relative("<stdin>") == "<stdin>"
+
+
+def test_a_litmus_finding_has_one_fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From every working directory, and with other lines above the accesses."""
+    program = "alloc device D\nalloc pinned P\nhost_write P\nh2d P -> D on s\nhost_write P\n"
+    path = tmp_path / "repo" / "litmus" / "one.litmus"
+    make(path)
+    make(tmp_path / "repo" / "pyproject.toml")
+    found = set()
+    for where, above in ((".", ""), ("repo", "# a note\n\n"), ("repo/litmus", "alloc pinned Q\n")):
+        path.write_text("# expect: RACE\n" + above + program)
+        monkeypatch.chdir(tmp_path / where)
+        (finding,) = judge(load(Path(os.path.relpath(path)))).findings
+        found.add((finding.fingerprint, finding.first.loc.file))
+    assert [file for _, file in found] == ["litmus/one.litmus"]
 
 
 SCRIPT = """
@@ -93,6 +109,21 @@ def test_a_fingerprint_is_the_same_from_every_folder(tmp_path: Path) -> None:
     }  # fmt: skip
     (line,) = printed
     assert line.endswith(" go.py:6 go.py:7\n")
+
+
+def test_a_fingerprint_outlives_lines_above_it(tmp_path: Path) -> None:
+    """Other code before the two accesses, in the same file, moves them only."""
+    printed = []
+    for above in ("", "# a note\n\n\ndef unrelated():\n    pass\n\n\n"):
+        (tmp_path / "go.py").write_text(above + SCRIPT)
+        command = [sys.executable, "go.py"]
+        printed.append(
+            subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        )
+    (before, after) = (line.split() for line in printed)
+    assert before[0] == after[0]
+    assert before[1:] == ["go.py:6", "go.py:7"]
+    assert after[1:] == ["go.py:13", "go.py:14"]
 
 
 def test_the_standard_library_is_machinery() -> None:
