@@ -23,7 +23,7 @@ from racecheck.commands.run import run
 from racecheck.commands.sequences import fuzz, replay
 from racecheck.commands.traces import check as check_trace
 from racecheck.commands.traces import convert, syncs
-from racecheck.errors import RacecheckError
+from racecheck.errors import NothingFound, RacecheckError
 
 # Typer carries its own copy of click; its exceptions are reached through the one name that is public.
 _ClickUsageError: Any = typer.BadParameter.__base__
@@ -52,6 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code if isinstance(code, int) else 0
     except _ClickUsageError as error:
         return _complain(_one_line(error))
+    except NothingFound as error:
+        _complain(" ".join(str(error).split()))
+        return 3
     except RacecheckError as error:
         line = " ".join(str(error).split())
         return _complain(f"racecheck run: {line}" if line.startswith("--") else line)

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from racecheck.detect.detector import Detector
-from racecheck.detect.finding import Finding
+from racecheck.detect.finding import Finding, Identity
 from racecheck.trace import records as r
 
-Identity = tuple[str, r.Loc, r.Loc]
 REDUNDANT, LOAD_BEARING, ACCIDENTAL = "redundant", "load-bearing", "load-bearing by accident"
 
 
@@ -38,7 +37,7 @@ def audit_syncs(trace: Sequence[r.Record]) -> list[Sync]:
     they are redundant by nature.
     """
     known = _races(trace)
-    lines = _lines(trace)
+    lines = lines_that_order(trace)
     syncs = []
     for key, members in lines.items():
         sync = Sync(what=key[0], loc=key[1], count=len(members))
@@ -69,7 +68,8 @@ def _races(trace: Iterable[r.Record]) -> dict[Identity, Finding]:
     return {finding.identity: finding for finding in detector.findings if finding.kind == "race"}
 
 
-def _lines(trace: Iterable[r.Record]) -> dict[tuple[str, r.Loc], list[r.Record]]:
+def lines_that_order(trace: Iterable[r.Record]) -> dict[tuple[str, r.Loc], list[r.Record]]:
+    """What synchronises, by what it is and its line, in order of appearance."""
     lines: dict[tuple[str, r.Loc], list[r.Record]] = {}
     for record in trace:
         what = _what(record)

@@ -11,6 +11,7 @@ import racecheck
 from racecheck.detect.evidence import Evidence
 from racecheck.detect.finding import Finding
 from racecheck.report.result import WRONG, Row, Tokens, compare
+from racecheck.scenario import source
 from racecheck.scenario.engines import EngineSettings, serve
 from racecheck.scenario.plan import RowPlan, model_spec
 from racecheck.scenario.workload import build_requests
@@ -108,6 +109,8 @@ def run_row(
         findings=outcome.findings,
         evidence=outcome.evidence,
         costs=outcome.costs,
+        file=source.portable(plan.file.path),
+        exact=plan.exact,
         requests=sum(bool(items and outcome.tokens.get(name)) for name, items in reference.tokens.items()),
         witness=compare(reference.tokens, outcome.tokens, _whole(plan, requests, reference, count.steps)),
     )
@@ -127,7 +130,7 @@ def _audited(plan: RowPlan, requests: Sequence[Request], on_step: StepCounter) -
     try:
         devices = plan.file.scenario.ranks
         with _device(plan.lag, plan.exact, devices), racecheck.audit() as audit:
-            tokens, costs = _run_ahead(plan, requests, on_step)
+            tokens, costs = run_ahead(plan, requests, on_step)
     except Exception as error:
         # A corrupted index may well end the run; the race that corrupted it is the news then.
         if audit is None or audit.verdict not in WRONG:
@@ -149,7 +152,7 @@ def _audited(plan: RowPlan, requests: Sequence[Request], on_step: StepCounter) -
 
 
 def _on_gpu(plan: RowPlan, requests: Sequence[Request], on_step: StepCounter) -> _Outcome:
-    tokens, costs = _run_ahead(plan, requests, on_step)
+    tokens, costs = run_ahead(plan, requests, on_step)
     reason = "Runs on a real GPU are not audited yet: only the tokens were compared."
     return _Outcome(tokens, "inconclusive", reason, costs=costs)
 
@@ -158,16 +161,16 @@ def _device(lag: str | None, exact: bool = False, devices: int = 1) -> AbstractC
     return nullcontext() if lag is None else racecheck.virtual_cuda(lag=lag, exact=exact, devices=devices)
 
 
-def _run_ahead(
+def run_ahead(
     plan: RowPlan, requests: Sequence[Request], on_step: StepCounter
 ) -> tuple[dict[str, Tokens], list[SlotCost]]:
-    run_ahead = plan.file.scenario.run_ahead
+    """The engine of `plan` serves `requests` on the current device: their tokens, and what its slots cost."""
     slots = plan.all_slots()
     return _run_engine(
         plan,
         requests,
         on_step,
-        run_ahead=run_ahead,
+        run_ahead=plan.file.scenario.run_ahead,
         slots=slots,
         walks=plan.walks,
         ranks=plan.file.scenario.ranks,
