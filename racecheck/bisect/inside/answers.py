@@ -52,7 +52,7 @@ def _sides(finding: Finding) -> Iterator[str]:
 
 
 def _step(side: Side) -> str:
-    return "outside of all steps" if side.mark.step is None else f"step {side.mark.step}"
+    return "of no known step" if side.mark.step is None else f"step {side.mark.step}"
 
 
 def told_delays(answer: Needed) -> Iterator[str]:
@@ -65,8 +65,10 @@ def told_delays(answer: Needed) -> Iterator[str]:
         yield from _listed(order.late)
     yield from _command(order.command)
     if value is None:
-        yield f"by value: the bytes were right in all {answer.runs - 1} runs: with nothing special, as given,"
-        yield f"  with the host's threads in {len(TURNS)} random orders, and under {_between(list(NAMED))}"
+        ran = f"in all {answer.compared} runs that came to their end" if answer.compared else "nowhere"
+        yield f"by value: {'the bytes were right' if answer.compared else 'could be compared'} {ran}:"
+        yield f"  with nothing special, as given, with the host's threads in {len(TURNS)} random orders,"
+        yield f"  and under {_between(list(NAMED))}"
         return
     if value.late == Late():
         yield "by value: none needed; the bytes are wrong when nothing special happens"

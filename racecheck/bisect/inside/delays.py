@@ -45,6 +45,7 @@ class Needed:
     """What it takes; None where it was not seen at all, under no other lag either.
 
     `given` is what the run had. `wrong` is a request whose bytes are wrong with `by_value`.
+    `compared` runs came to their end, so that their bytes could be looked at.
     """
 
     given: Late
@@ -52,13 +53,18 @@ class Needed:
     by_value: Minimum | None
     wrong: WrongTokens | None
     runs: int
+    compared: int
 
 
 def needed_lateness(followed: Followed) -> Needed:
     """The smallest lateness for the finding, by ordering, and for wrong bytes beside it, by value."""
     search = _Search(followed.subject)
 
+    compared = 0
+
     def wrong(seen: Seen) -> bool:
+        nonlocal compared
+        compared += seen.error is None
         return seen.error is None and followed.shows(seen) and bool(followed.subject.wrong(seen))
 
     by_order = search.minimum(followed.shows, [followed.subject.late])
@@ -66,7 +72,9 @@ def needed_lateness(followed: Followed) -> Needed:
     by_value = search.minimum(wrong, [*given, *_tries()])
     assert by_order is not None  # the run as it is shows it
     shown = followed.subject.wrong(search.witness) if by_value is not None and search.witness else []
-    return Needed(followed.subject.late, by_order, by_value, shown[0] if shown else None, search.runs)
+    return Needed(
+        followed.subject.late, by_order, by_value, shown[0] if shown else None, search.runs, compared
+    )
 
 
 def _tries() -> Iterator[Late]:

@@ -58,32 +58,29 @@ def first_step(followed: Followed) -> FirstStep:
     finding = followed.among(seen)
     assert finding is not None
     left_open = (*_left_open(seen), *["the way the host's threads go"] * (len(paths) > 1))
-    return FirstStep(steps, followed.seen.steps, finding, found, left_open, subject.command(steps=steps))
+    return FirstStep(
+        steps, max(steps, followed.seen.steps), finding, found, left_open, subject.command(steps=steps)
+    )
 
 
 def smallest(
     run: Callable[[int], Seen], shows: Callable[[Seen], bool], whole: Seen, most: int
 ) -> tuple[int, Seen]:
-    """The smallest number of steps of which `run` shows it, and that run; `whole` is that of `most` steps.
-
-    A step that a run ended in was not counted.
-    """
-    high, best, low = min(most, whole.steps + 1), whole, 0  # `low` steps do not show it, `high` do
-    count = 1
-    while count < high:
-        seen = run(count)
-        if shows(seen):
-            high, best = count, seen
-            break
-        low, count = count, 2 * count
+    """The smallest number of steps of which `run` shows it, and that run; `whole` is that of `most` steps."""
+    low, count = 0, 1  # `low` steps do not show it
+    while not shows(seen := run(count)):
+        low, count = count, min(2 * count, most)
+        if low == most or low > whole.steps:  # the last steps are not what ended the run
+            return most, whole
+    high = count
     while high - low > 1:
         count = (low + high) // 2
-        seen = run(count)
-        if shows(seen):
-            high, best = count, seen
+        other = run(count)
+        if shows(other):
+            high, seen = count, other
         else:
             low = count
-    return high, best
+    return high, seen
 
 
 def _left_open(seen: Seen) -> Iterable[str]:
