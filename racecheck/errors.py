@@ -26,6 +26,13 @@ class BisectError(UsageError):
     """
 
 
+class GitError(UsageError):
+    """git refused something while a repository was bisected.
+
+    Remedy: the message has git's own last line; a commit that cannot be checked out is skipped.
+    """
+
+
 class NothingFound(RacecheckError):
     """A report or a token has no finding to ask about, or its finding does not come again.
 
