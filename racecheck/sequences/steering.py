@@ -26,6 +26,11 @@ class Steering:
         self._delays: Sequence[int] = ()
         self._passed = self._owed = 0
 
+    @property
+    def device_last(self) -> bool:
+        """Does a thread that waits for the device let all others go first? `Latest` has it so."""
+        return bool(getattr(self._lag, "device_last", False))
+
     def take(self, delays: Sequence[int], decisions: Sequence[int] | Lag) -> None:
         """From now on, these."""
         self._lag, self._delays = as_lag(decisions), delays
