@@ -14,6 +14,7 @@ from racecheck.detect.finding import Finding, Identity
 from racecheck.detect.focus import focus
 from racecheck.detect.relocate import Edit, guarded, is_recycling, with_slots
 from racecheck.detect.stretch import inside
+from racecheck.detect.wording import in_one_launch, reads_any_time, temporary_text, wait_text
 from racecheck.trace import records as r
 
 
@@ -67,33 +68,7 @@ def _candidates(
         goes = "writes" if second.line == str(second.loc) else "goes to"
         text = f"give {finding.buffer} a second slot, so that {second.line} {goes} other memory"
         yield "slot", text, with_slots(2)
-        yield "temporary", _temporary(finding), with_slots(None)
-
-
-def in_one_launch(finding: Finding) -> bool:
-    """Are both accesses nodes of one replay?"""
-    first, second = finding.pairs[0]
-    return first.record is second.record
-
-
-def wait_text(finding: Finding) -> str:
-    """The synchronisation that orders the two accesses, and where it goes."""
-    first, second = finding.first, finding.second
-    if in_one_launch(finding):
-        return f"in the capture, record an event after {first.loc} and wait for it before {second.loc}"
-    if not first.is_device:
-        hand_over = "hand over from" if second.is_device else "synchronise with"
-        return f"{hand_over} {first.chain} (after {first.line}) before {second.line}"
-    waits_on_host = not second.is_device or _reads_any_time(finding)
-    wait = "wait for it on the host" if waits_on_host else f"make {second.chain} wait for it"
-    return f"record an event on {first.chain} after {first.line} and {wait} before {second.line}"
-
-
-def _temporary(finding: Finding) -> str:
-    second = finding.second
-    if second.line == str(second.loc):
-        return f"write a fresh pinned temporary at {second.loc} instead of {finding.buffer}"
-    return f"fill a fresh pinned temporary instead of {second.line}"
+        yield "temporary", temporary_text(finding), with_slots(None)
 
 
 # -- events --------------------------------------------------------------------------------------
@@ -182,7 +157,7 @@ def _arrivals(
     before: dict[int, set[int]] = {}
     for first, second in finding.pairs:
         before.setdefault(id(second.record), set()).add(after[id(first.record)])
-    to_device = finding.second.is_device and not _reads_any_time(finding)
+    to_device = finding.second.is_device and not reads_any_time(finding)
     arrivals: dict[int, list[r.Record]] = {}
     for index, record in enumerate(trace):
         place = index
@@ -221,9 +196,3 @@ def _arrive(record: r.Record, name: Hashable, from_device: bool, to_device: bool
         stream = record.stream  # type: ignore[attr-defined]
         return r.StreamWait(thread=record.thread, loc=record.loc, stream=stream, event=name)
     return r.Acquire(thread=record.thread, loc=record.loc, scope="event", target=name)
-
-
-def _reads_any_time(finding: Finding) -> bool:
-    """Does the second access follow only its call? Then the host must wait before that."""
-    second = finding.pairs[0][1]
-    return second.node is not None and bool(second.node.any_reads) and not second.is_write

@@ -14,9 +14,10 @@ from racecheck.bisect.inside.followed import Followed
 from racecheck.bisect.keys import minimal
 from racecheck.detect.detector import KEPT_PAIRS
 from racecheck.detect.finding import Finding, Identity
-from racecheck.detect.repair import in_one_launch, joined_in_capture, races, wait_text, with_edges
+from racecheck.detect.repair import joined_in_capture, races, with_edges
 from racecheck.detect.stretch import inside
 from racecheck.detect.syncs import lines_that_order, without
+from racecheck.detect.wording import in_one_launch, wait_text
 from racecheck.trace import records as r
 
 
