@@ -37,6 +37,7 @@ class Pretended(Subject):
         asked: int = 8,
     ) -> None:
         self.title, self.steps, self.late, self.run_ahead = "pretended", steps, late or Late(), 1
+        self.slots = 1
         self.lines, self.is_wrong, self.asked = lines, wrong, asked
         self.runs: list[tuple[int, Late]] = []
 
@@ -57,7 +58,7 @@ class Pretended(Subject):
             SlotCost(resource="kv", slots=count, pinned=64, device=64, needs={})
             for _, count in [slots or ("", 1)]
         ]
-        return Seen(trace, detector.findings, {"r": [(token,)]}, costs, steps, taken)
+        return Seen(trace, detector.findings, {"r": [(token,)]}, costs, detector.evidence, steps, taken)
 
     def followed(self) -> Followed:
         """Its first finding."""

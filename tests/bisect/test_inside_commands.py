@@ -121,11 +121,12 @@ def test_a_run_here_is_the_run_of_replay() -> None:
 
 
 def test_a_fault_that_no_slots_mend() -> None:
-    """A token with a known fault: the copy is captured, and reads the same block at each replay."""
-    story = StepSequence((Ask(5, new=2),), 2)
-    token = token_of(Target(name="orpheus", model="orpheus", vocab=128, fault="captured-copy"), story)
-    [main] = enough_slots(open_followed(token))
+    """A completion wait that is skipped: nothing bounds how far the host runs ahead."""
+    asks = tuple(Ask(8, arrival=at, new=12, cancel_after=1) for at in range(6))
+    fault = Target(name="orpheus", model="orpheus", vocab=128, fault="completion-wait-skipped")
+    [main] = enough_slots(open_followed(token_of(fault, StepSequence(asks, 24))))
     assert (main.runner, main.enough, main.command) == ("main", None, None)
+    assert [one.found for one in main.tried] == [True] * 5
 
 
 def test_rows_and_findings_are_chosen_by_name(file: Path, report: dict[str, Any]) -> None:

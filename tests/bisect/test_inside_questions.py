@@ -134,6 +134,16 @@ def test_slots(racy: set[int], enough: int | None, monotone: bool, said: str) ->
     assert (sweep.command is not None) == (enough == 2)
 
 
+def test_a_count_that_rewrites_nothing_says_nothing() -> None:
+    """With as many slots as the run has steps no slot is used twice: that is not the end of the race."""
+    lines = {1: RACE, 2: RACE, 3: "h2d P -> D on s\n", 4: "h2d P -> D on s\n"}
+    [sweep] = enough_slots(Pretended(lambda steps, late, slots: lines[slots[1] if slots else 1]).followed())
+    assert (sweep.enough, sweep.matters, sweep.command) == (None, False, None)
+    told = list(told_slots([sweep]))
+    assert told[0] == "main: there at every count from 1 to 2: more slots do not end it"
+    assert "never rewritten" in told[-1]
+
+
 def test_one_edge_is_missing() -> None:
     """The finding's own; a second buffer's race needs another."""
     two = "alloc pinned Q\nalloc device E\nhost_write Q\nh2d Q -> E on t\nhost_write Q\n"

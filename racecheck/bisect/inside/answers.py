@@ -100,11 +100,19 @@ def told_slots(sweeps: Iterable[Sweep]) -> Iterator[str]:
         yield f"{sweep.runner}: {_enough(sweep)}"
         before: Tried | None = None
         for one in sweep.tried:
-            said = "racy" if one.found else "clean" if one.clean else "gone, other findings"
+            said = _said(one)
             more = f"  (+{size(one.pinned - before.pinned)} pinned)" if before and one.pinned else ""
             yield f"  {counted(one.slots, 'slot'):8} {said:21}{_cost(one)}{more}".rstrip()
             before = one
         yield from _command(sweep.command)
+
+
+def _said(one: Tried) -> str:
+    if one.found:
+        return "racy"
+    if not one.tested:
+        return "never rewritten"
+    return "clean" if one.clean else "gone, other findings"
 
 
 def _cost(one: Tried) -> str:
@@ -112,7 +120,8 @@ def _cost(one: Tried) -> str:
 
 
 def _enough(sweep: Sweep) -> str:
-    counts = f"from {sweep.tried[0].slots} to {sweep.tried[-1].slots}"
+    tested = [one.slots for one in sweep.tried if one.tested]
+    counts = f"from {tested[0]} to {tested[-1]}" if tested else "that puts it to the test"
     if sweep.enough is None:
         return f"there at every count {counts}: more slots do not end it"
     if not sweep.matters:
@@ -122,7 +131,7 @@ def _enough(sweep: Sweep) -> str:
         return (
             f"gone at {counted(sweep.enough, 'slot')}, but there again at {again}: slots are not the remedy"
         )
-    clean = all(one.clean for one in sweep.tried if one.slots >= sweep.enough)
+    clean = all(one.clean for one in sweep.tried if one.tested and one.slots >= sweep.enough)
     return f"gone from {counted(sweep.enough, 'slot')} on" + (", and all is clean" if clean else "")
 
 

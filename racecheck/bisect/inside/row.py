@@ -32,6 +32,7 @@ class RowSubject(Subject):
         self.steps = plan.steps
         self.late = Late(plan.lag or "latest")
         self.run_ahead = scenario.run_ahead
+        self.slots = plan.slots
         self._requests = build_requests(plan.file, plan.seed, model_spec(plan.file))
 
     def runners_of(self, seen: Seen) -> Sequence[str]:

@@ -31,6 +31,7 @@ class SequenceSubject(Subject):
         self.steps = sequence.steps
         self.late = Late(sequence.lag, sequence.delays)
         self.run_ahead = target.ahead
+        self.slots = max(target.own_slots.values())
         self._steering = Steering()
 
     def runners_of(self, seen: Seen) -> Sequence[str]:

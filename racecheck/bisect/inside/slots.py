@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from racecheck.bisect.inside.followed import Followed
 from racecheck.staging import SlotCost
 
-#: Counts are tried up to that many beyond those that the run-ahead needs.
+#: Counts are tried up to that many beyond those that the run-ahead needs, and beyond those that there are.
 BEYOND = 2
 
 
@@ -16,12 +16,14 @@ BEYOND = 2
 class Tried:
     """A runner at one slot count: is the finding there, has the run any, and what all its slots cost.
 
-    Bytes of pinned memory, and of device memory, over all resources.
+    `tested`: the finding's buffer was rewritten; with as many slots as the run has steps it never is. Bytes
+    of pinned memory, and of device memory, over all resources.
     """
 
     slots: int
     found: bool
     clean: bool
+    tested: bool
     pinned: int
     device: int
 
@@ -36,8 +38,8 @@ class Sweep:
 
     @property
     def enough(self) -> int | None:
-        """The smallest count at which the finding is gone; None: it is there at all that were tried."""
-        return next((one.slots for one in self.tried if not one.found), None)
+        """The smallest count at which the finding is gone; None: it is there at all that say something."""
+        return next((one.slots for one in self.tried if one.tested and not one.found), None)
 
     @property
     def monotone(self) -> bool:
@@ -47,13 +49,13 @@ class Sweep:
     @property
     def matters(self) -> bool:
         """Does it make a difference how many slots this runner has?"""
-        return len({one.found for one in self.tried}) > 1
+        return len({one.found for one in self.tried if one.tested}) > 1
 
 
 def enough_slots(followed: Followed) -> list[Sweep]:
     """The finding at 1 slot, 2 and so on, of each runner: the others have what is safe for them."""
     subject = followed.subject
-    most = subject.run_ahead + 1 + BEYOND
+    most = max(subject.run_ahead + 1, subject.slots) + BEYOND
     sweeps = []
     for runner in subject.runners_of(followed.seen):
         tried = [_try(followed, runner, count) for count in range(1, most + 1)]
@@ -65,7 +67,10 @@ def enough_slots(followed: Followed) -> list[Sweep]:
 
 def _try(followed: Followed, runner: str, count: int) -> Tried:
     seen = followed.subject.run(slots=(runner, count))
-    return Tried(count, followed.shows(seen), not seen.findings, *_bytes(seen.costs))
+    found = followed.shows(seen)
+    buffer = seen.evidence.buffers.get(followed.finding.buffer.removesuffix(" (device)"))
+    tested = found or (seen.evidence.conclusive if buffer is None else buffer.rewrites > 0)
+    return Tried(count, found, not seen.findings, tested, *_bytes(seen.costs))
 
 
 def _bytes(costs: Sequence[SlotCost]) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from racecheck.bisect.inside.late import Late
 from racecheck.detect import Detector, Finding
+from racecheck.detect.evidence import Evidence
 from racecheck.errors import UsageError
 from racecheck.report.result import Tokens, WrongTokens, compare
 from racecheck.scenario.run import StepCounter
@@ -35,6 +36,7 @@ class Seen:
     findings: Sequence[Finding]
     tokens: Mapping[str, Tokens] = field(default_factory=dict)
     costs: Sequence[SlotCost] = ()
+    evidence: Evidence = field(default_factory=Evidence)
     steps: int = 0
     decisions: tuple[int, ...] = ()
     error: Exception | None = None
@@ -44,13 +46,14 @@ class Subject(ABC):
     """A run that can be repeated with other steps, slots or lateness.
 
     `title` names it, `steps` is how many engine steps it has at most, `late` who is late in it, `run_ahead`
-    how many steps the host plans beyond the last it waited for.
+    how many steps the host plans beyond the last it waited for, `slots` the most that a runner has.
     """
 
     title: str
     steps: int
     late: Late
     run_ahead: int
+    slots: int
 
     def run(
         self, *, steps: int | None = None, late: Late | None = None, slots: RunnerSlots | None = None
@@ -78,7 +81,7 @@ class Subject(ABC):
         detector = Detector()
         for record in trace:
             detector.feed(record)
-        seen.findings, seen.steps = detector.findings, count.steps
+        seen.findings, seen.evidence, seen.steps = detector.findings, detector.evidence, count.steps
         seen.decisions = tuple(lag.decisions) if isinstance(lag, Recording) else ()
         if seen.error is not None and not seen.findings:
             raise seen.error
