@@ -206,6 +206,11 @@ def test_a_finding_that_does_not_come_again(run: Run, made: Path, report: dict[s
     code, _, err = run("slots", token_of(clean, STORY))
     assert (code, len(err.splitlines())) == (3, 1)
     assert "has no finding here" in err
+    shared = StepSequence(tuple(Ask(12, new=8, group=1) for _ in range(8)), 14)
+    refused = Target(name="orpheus", model="orpheus", vocab=128, fault="indices-per-pool")
+    code, _, err = run("steps", token_of(refused, shared))
+    assert (code, len(err.splitlines())) == (3, 1)
+    assert "ends with LeaseError (" in err
 
 
 def test_the_scenario_is_found_by_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

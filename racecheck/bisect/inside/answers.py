@@ -111,7 +111,7 @@ def _said(one: Tried) -> str:
     if one.found:
         return "racy"
     if not one.tested:
-        return "never rewritten"
+        return "not put to the test"
     return "clean" if one.clean else "gone, other findings"
 
 

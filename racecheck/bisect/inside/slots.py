@@ -16,8 +16,8 @@ BEYOND = 2
 class Tried:
     """A runner at one slot count: is the finding there, has the run any, and what all its slots cost.
 
-    `tested`: the finding's buffer was rewritten; with as many slots as the run has steps it never is. Bytes
-    of pinned memory, and of device memory, over all resources.
+    `tested`: the run came to its end, and the finding's buffer was rewritten; with as many slots as the run
+    has steps it never is. Bytes of pinned memory, and of device memory, over all resources.
     """
 
     slots: int
@@ -69,7 +69,8 @@ def _try(followed: Followed, runner: str, count: int) -> Tried:
     seen = followed.subject.run(slots=(runner, count))
     found = followed.shows(seen)
     buffer = seen.evidence.buffers.get(followed.finding.buffer.removesuffix(" (device)"))
-    tested = found or (seen.evidence.conclusive if buffer is None else buffer.rewrites > 0)
+    rewritten = seen.evidence.conclusive if buffer is None else buffer.rewrites > 0
+    tested = found or (rewritten and seen.error is None)
     return Tried(count, found, not seen.findings, tested, *_bytes(seen.costs))
 
 

@@ -73,15 +73,15 @@ def _of_token(subject: Subject, asked: str | None) -> Followed:
 
 
 def _seen(subject: Subject) -> Seen:
-    try:
-        return subject.run()
-    except UsageError:
-        raise
-    except Exception as error:
-        what = f"{type(error).__name__} ({error})" if str(error) else type(error).__name__
+    seen = subject.run()
+    if seen.error is not None and not seen.findings:
+        if isinstance(seen.error, UsageError):
+            raise seen.error
+        what = f"{type(seen.error).__name__} ({seen.error})"
         raise NothingFound(
             f"{subject.title}: ends with {what} and no finding; name a run that has"
-        ) from error
+        ) from seen.error
+    return seen
 
 
 def _choose(told: Sequence[_AnyFinding], asked: str | None) -> _AnyFinding:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from racecheck.bisect.inside.late import Late
 from racecheck.detect import Detector, Finding
 from racecheck.detect.evidence import Evidence
-from racecheck.errors import UsageError
 from racecheck.report.result import Tokens, WrongTokens, compare
 from racecheck.scenario.run import StepCounter
 from racecheck.staging import SlotCost
@@ -58,11 +57,7 @@ class Subject(ABC):
     def run(
         self, *, steps: int | None = None, late: Late | None = None, slots: RunnerSlots | None = None
     ) -> Seen:
-        """Run it, changed as said; others than the runner that `slots` names have as many as it needs.
-
-        Raises:
-            Exception: the run ended with it, and no finding explains it.
-        """
+        """Run it, changed as said; others than the runner that `slots` names have what is safe for it."""
         late, count, trace = late or self.late, StepCounter("row", None), Trace()
         lag = as_lag(late.lag)
         if late.decisions is None and late.lag != "latest":  # which is more than its decisions
@@ -74,17 +69,13 @@ class Subject(ABC):
                     seen.tokens, seen.costs = self._serve(steps or self.steps, late, lag, slots, count)
                 finally:
                     flush("the context ended")
-        except UsageError:
-            raise
-        except Exception as error:
+        except Exception as error:  # as corrupted indices may well have it; the finding is the news then
             seen.error = error
         detector = Detector()
         for record in trace:
             detector.feed(record)
         seen.findings, seen.evidence, seen.steps = detector.findings, detector.evidence, count.steps
         seen.decisions = tuple(lag.decisions) if isinstance(lag, Recording) else ()
-        if seen.error is not None and not seen.findings:
-            raise seen.error
         return seen
 
     def wrong(self, seen: Seen) -> list[WrongTokens]:
