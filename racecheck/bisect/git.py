@@ -24,6 +24,7 @@ _CONFIG = (
     "submodule.recurse=false",
     "core.sparseCheckout=false",  # a worktree begins with the patterns of the one it is made from
     "index.sparse=false",
+    "safe.bareRepository=all",  # the chooser is one, and --repo says what is meant
     "gc.auto=0",
     "maintenance.auto=false",
     "diff.noprefix=false",

@@ -294,10 +294,12 @@ def test_a_state_of_another_racecheck(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_nothing_is_taken_from_the_environment_of_a_hook(
     tmp_path: Path, bisect: Bisect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Started from a hook, git's variables name another repository, index or namespace."""
+    """Started from a hook, git's variables name another repository; and some allow no bare one by default."""
     history = everything(tmp_path / "repo", 8)
     for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE"):
         monkeypatch.setenv(name, str(tmp_path / "nowhere"))
+    (tmp_path / "config").write_text("[safe]\n\tbareRepository = explicit\n")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "config"))
     code, report, _ = bisect(history.folder, history.commits[0], "main")
     assert code == 0
     assert report.startswith(f"# First bad commit: {history.commits[8][:10]} a | pipe")
