@@ -1,4 +1,6 @@
-"""Regenerate the command outputs in README.md: `python docs/refresh.py` (`--check` changes nothing).
+"""Regenerate the command outputs in README.md and docs/bisect.md: `python docs/refresh.py [PAGE...]`.
+
+With `--check` nothing is changed; the exit code says whether something would be.
 
 A block that starts with a line `    $ racecheck ...` holds that command and what it prints; the rest of the
 indented block is replaced by the output of today.
@@ -16,14 +18,15 @@ from pathlib import Path
 
 from racecheck.cli import main
 
-README = Path(__file__).resolve().parent.parent / "README.md"
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = ("README.md", "docs/bisect.md")
 _BLOCK = re.compile(r"^    \$ racecheck (.*)\n((?:    .*\n|\n(?=    ))*)", re.MULTILINE)
 
 
 def output(arguments: str) -> str:
     """What `racecheck ARGUMENTS` prints, run from the repository's root."""
     printed = io.StringIO()
-    with contextlib.chdir(README.parent), contextlib.redirect_stdout(printed):
+    with contextlib.chdir(ROOT), contextlib.redirect_stdout(printed):
         main(shlex.split(arguments))
     return printed.getvalue()
 
@@ -41,8 +44,12 @@ def refreshed(text: str) -> str:
 
 if __name__ == "__main__":
     os.environ["COLUMNS"] = "110"
-    old = README.read_text()
-    new = refreshed(old)
-    if "--check" in sys.argv[1:]:
-        sys.exit("README.md is out of date: run python docs/refresh.py" if new != old else 0)
-    README.write_text(new)
+    given = [argument for argument in sys.argv[1:] if argument != "--check"]
+    for page in given or PAGES:
+        old = (ROOT / page).read_text()
+        new = refreshed(old)
+        if "--check" in sys.argv[1:]:
+            if new != old:
+                sys.exit(f"{page} is out of date: run python docs/refresh.py")
+        else:
+            (ROOT / page).write_text(new)

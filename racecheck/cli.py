@@ -26,7 +26,7 @@ from racecheck.commands.run import run
 from racecheck.commands.sequences import fuzz, replay
 from racecheck.commands.traces import check as check_trace
 from racecheck.commands.traces import convert, syncs
-from racecheck.errors import RacecheckError
+from racecheck.errors import NothingFound, RacecheckError
 
 # Typer carries its own copy of click; its exceptions are reached through the one name that is public.
 _ClickUsageError: Any = typer.BadParameter.__base__
@@ -55,6 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code if isinstance(code, int) else 0
     except _ClickUsageError as error:
         return _complain(_one_line(error))
+    except NothingFound as error:
+        _complain(" ".join(str(error).split()))
+        return 3
     except RacecheckError as error:
         line = " ".join(str(error).split())
         command = next(iter(sys.argv[1:] if arguments is None else arguments))

@@ -26,6 +26,21 @@ class BisectError(UsageError):
     """
 
 
+class GitError(UsageError):
+    """git refused something while a repository was bisected.
+
+    Remedy: the message has git's own last line; a commit that cannot be checked out is skipped.
+    """
+
+
+class NothingFound(RacecheckError):
+    """A report or a token has no finding to ask about, or its finding does not come again.
+
+    Remedy: the message says which; name a run that shows one, with the code it was made with. The command
+    line turns it into exit code 3.
+    """
+
+
 class LitmusError(UsageError):
     """A litmus program is malformed; the message starts with `file:line:column:`, then what was expected."""
 

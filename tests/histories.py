@@ -17,7 +17,8 @@ from pathlib import Path
 
 from racecheck.bisect.git import clean_environment
 
-Files = Mapping[str, str]
+#: By name: text, or a mode of git's (100755, 120000 for a link, 160000 for a submodule) and text or a commit.
+Files = Mapping[str, str | tuple[str, str]]
 
 STAND_IN = r"""
 import hashlib, json, os, pathlib, re, signal, sys
@@ -84,19 +85,24 @@ class History:
         self._stream: list[bytes] = []
         self._subjects: list[str] = []
 
-    def add(self, files: Files, subject: str = "", parents: Sequence[int] | None = None) -> int:
+    def add(self, files: Files, subject: str | None = None, parents: Sequence[int] | None = None) -> int:
         """A commit of exactly `files` on top of the last one, or of `parents`; its number."""
         number = len(self._subjects)
         parents = ([number - 1] if number else []) if parents is None else parents
-        subject = subject or f"commit {number}"
+        subject = f"commit {number}" if subject is None else subject
         who = f"A Tester <tester@example.org> {1700000000 + 60 * number} +0000"
-        lines = [f"commit refs/heads/main\nmark :{number + 1}\nauthor {who}\ncommitter {who}"]
-        lines += [f"data {len(subject.encode())}\n{subject}"]
+        lines = [] if parents else ["reset refs/heads/main\n"]  # else it would go on from the branch
+        lines += [f"commit refs/heads/main\nmark :{number + 1}\nauthor {who}\ncommitter {who}"]
+        lines += [f"data {len(_bytes(subject))}\n{subject}"]
         lines += [f"{'merge' if at else 'from'} :{parent + 1}" for at, parent in enumerate(parents)]
         lines += ["deleteall"]
-        for name, text in files.items():
-            lines += [f"M 100644 inline {name}\ndata {len(text.encode())}\n{text}"]
-        self._stream.append(("\n".join(lines) + "\n").encode())
+        for name, content in files.items():
+            mode, text = ("100644", content) if isinstance(content, str) else content
+            if mode == "160000":
+                lines += [f"M {mode} {text} {name}"]
+            else:
+                lines += [f"M {mode} inline {name}\ndata {len(_bytes(text))}\n{text}"]
+        self._stream.append(_bytes("\n".join(lines) + "\n"))
         self._subjects.append(subject)
         return number
 
@@ -118,6 +124,11 @@ class History:
         """The worktrees that git knows of; one if all is clean."""
         listed = git(self.folder, "worktree", "list", "--porcelain").splitlines()
         return [line for line in listed if line.startswith("worktree ")]
+
+
+def _bytes(text: str) -> bytes:
+    """`text`, in which surrogates stand for bytes that are not UTF-8."""
+    return text.encode("utf-8", "surrogateescape")
 
 
 #: What long_history does at which commit, besides adding a line above all others.

@@ -6,14 +6,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def test_outputs_in_the_readme_are_current():
-    """Every command's output in README.md is what the command prints today."""
+@pytest.mark.parametrize("page", ["README.md", "docs/bisect.md"])
+def test_outputs_in_pages_are_current(page):
+    """Every command's output is what the command prints today."""
     done = subprocess.run(
-        [sys.executable, "docs/refresh.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+        [sys.executable, "docs/refresh.py", "--check", page],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
 
 

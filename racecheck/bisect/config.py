@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from racecheck.scenario.load import ScenarioFile, load
 from racecheck.scenario.model import Scenario
 from racecheck.scenario.plan import Overrides, check, plan_all
 from racecheck.scenario.run import References, run_row
+from racecheck.scenario.source import read_toml
 
 #: Races to list that were not followed.
 MOST_OTHERS = 12
@@ -44,6 +44,7 @@ class _Trials:
         self._references = References()
         self._on_trial = on_trial
         self.count = 0
+        self.refused = ""  # why the latest mixture that cannot run cannot
 
     def findings(self, content: dict[str, Any], keys: frozenset[Key]) -> list[Finding] | None:
         """What all rows find; None if this mixture is no scenario that can run."""
@@ -52,7 +53,8 @@ class _Trials:
             file = ScenarioFile(self._path, Scenario.model_validate(content), {(): 1})
             check(file)
             rows = [run_row(plan, self._references) for plan in plan_all([file], Overrides())]
-        except (ValidationError, RacecheckError):
+        except (ValidationError, RacecheckError) as error:
+            self.refused = " ".join(str(error).split())
             self._on_trial(keys, "cannot run")
             return None
         found = [finding for row in rows for finding in row.findings]
@@ -73,7 +75,9 @@ def bisect_keys(good: Path, bad: Path, fingerprint: str | None, on_trial: OnTria
         raise _wrong(f"{bad}: differs from {good} in nothing but its name; name two that do")
     trials = _Trials(good, on_trial)
     every = frozenset(differ)
-    at_bad = trials.findings(worse, every) or []
+    at_bad = trials.findings(worse, every)
+    if at_bad is None:
+        raise _wrong(f"{bad}: cannot be run ({trials.refused}); name a scenario that can")
     if not at_bad:
         raise _wrong(f"{bad}: shows no race; name a scenario that does")
     at_good = {finding.fingerprint for finding in trials.findings(content, frozenset()) or []}
@@ -101,7 +105,7 @@ def bisect_keys(good: Path, bad: Path, fingerprint: str | None, on_trial: OnTria
 def _content(path: Path) -> dict[str, Any]:
     """The TOML of a valid scenario, its request trace by absolute path: two files may be in two folders."""
     check(load(path))
-    content = tomllib.loads(path.read_text(encoding="utf-8"))
+    _, content = read_toml(path)
     workload = content["workload"]
     workload["trace"] = str(path.parent.absolute() / workload["trace"])
     return content

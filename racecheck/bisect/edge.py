@@ -53,8 +53,8 @@ def hunks(git: Git, before: str, after: str) -> list[Hunk]:
     inside = 0  # lines of the hunk still to come: a removed line may look like a header
     for line in git("diff", "-U0", "-M", "--no-ext-diff", "--no-textconv", before, after).split("\n"):
         if inside:
-            if line[:1] in "-+":
-                (out[-1].removed if line[0] == "-" else out[-1].added).append(line[1:])
+            if line.startswith(("-", "+")):
+                (out[-1].removed if line[0] == "-" else out[-1].added).append(line[1:].rstrip("\r"))
                 inside -= 1
         elif line.startswith("--- "):
             old_file = _name(line)

@@ -11,7 +11,8 @@ import subprocess
 from pathlib import Path
 
 from racecheck.bisect.child import die_with_parent
-from racecheck.errors import UsageError
+from racecheck.errors import GitError, UsageError
+from racecheck.scenario.source import shown
 
 _CONFIG = (
     "core.hooksPath=/dev/null",
@@ -21,17 +22,24 @@ _CONFIG = (
     "advice.detachedHead=false",
     "log.showSignature=false",
     "submodule.recurse=false",
+    "core.sparseCheckout=false",  # a worktree begins with the patterns of the one it is made from
+    "index.sparse=false",
+    "safe.bareRepository=all",  # the chooser is one, and --repo says what is meant
     "gc.auto=0",
     "maintenance.auto=false",
     "diff.noprefix=false",
     "diff.mnemonicPrefix=false",
+    "diff.relative=false",
+    "diff.interHunkContext=0",
+    "diff.submodule=short",
+    "color.diff=false",
 )
 _LOCAL = (
     "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_PREFIX",
     "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_CONFIG", "GIT_CONFIG_PARAMETERS",
     "GIT_CONFIG_COUNT", "GIT_GRAFT_FILE", "GIT_REPLACE_REF_BASE", "GIT_SHALLOW_FILE", "GIT_EXTERNAL_DIFF",
     "GIT_DIFF_OPTS", "GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS",
-    "GIT_ICASE_PATHSPECS",
+    "GIT_ICASE_PATHSPECS", "GIT_NO_REPLACE_OBJECTS", "GIT_INTERNAL_SUPER_PREFIX", "GIT_IMPLICIT_WORK_TREE",
 )  # fmt: skip
 
 
@@ -51,23 +59,24 @@ class Git:
         settings = [part for setting in _CONFIG for part in ("-c", setting)]
         env = clean_environment() | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_PAGER": "cat"}
         try:
-            return subprocess.run(
+            done = subprocess.run(
                 ["git", "-C", str(self.folder), *settings, *arguments],
-                env=env, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8",
-                errors="surrogateescape", start_new_session=True, preexec_fn=die_with_parent, check=False,
+                env=env, stdin=subprocess.DEVNULL, capture_output=True,
+                start_new_session=True, preexec_fn=die_with_parent, check=False,
             )  # fmt: skip
         except FileNotFoundError:
             raise UsageError("git is not on PATH; install it") from None
+        # not in text mode, which takes every carriage return for the end of a line
+        out, err = (text.decode("utf-8", "surrogateescape") for text in (done.stdout, done.stderr))
+        return subprocess.CompletedProcess(done.args, done.returncode, out, err)
 
     def __call__(self, *arguments: str) -> str:
-        """What git prints, without the last line's end; `UsageError` (one line) if it fails."""
+        """What git prints, without the last line's end; `GitError` (one line) if it fails."""
         done = self.attempt(*arguments)
         if done.returncode:
             said = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
-            raise UsageError(
-                f"git {arguments[0]} in {self.folder}: {said[-1]}; see what git says of it there"
-            )
-        return done.stdout.rstrip("\n")
+            raise GitError(f"git {arguments[0]} in {self.folder}: {said[-1]}; see what git says of it there")
+        return done.stdout.removesuffix("\n")
 
     def lines(self, *arguments: str) -> list[str]:
         """The NUL-separated entries that git prints (give it `-z`)."""
@@ -91,6 +100,7 @@ class Repository:
         self.common = Path(done.stdout.rstrip("\n"))
         top = self.git.attempt("rev-parse", "--show-toplevel")
         self.top = None if top.returncode else Path(top.stdout.rstrip("\n"))  # None: a bare repository
+        self.git = Git(self.top or self.common)  # paths are the repository's, wherever in it `path` is
 
     def commit(self, revision: str, option: str) -> str:
         """The full name of the commit `revision`; `UsageError` if there is none."""
@@ -106,7 +116,7 @@ class Repository:
     def tree_and_subject(self, commit: str) -> tuple[str, str]:
         """The name of the files of `commit`, equal where nothing changed, and the title of its message."""
         tree, subject = self.git("show", "-s", "--format=%T%n%s", commit).split("\n", 1)
-        return tree, subject
+        return tree, shown(subject.strip())
 
     def require_whole(self) -> None:
         """`UsageError` for a shallow clone: its history ends where it was cut, and bisecting lies there."""

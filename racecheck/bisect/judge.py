@@ -15,6 +15,7 @@ from racecheck.bisect.snapshot import Snapshot
 from racecheck.bisect.state import Record, State
 from racecheck.bisect.verdict import Run, Target, Verdict, decide
 from racecheck.bisect.worktree import Worktree
+from racecheck.errors import GitError
 
 
 class Judge:
@@ -70,7 +71,11 @@ class Judge:
 
     def runs(self, commit: str) -> Iterator[Run]:
         """The runs of `commit`: `confirm` of them, fewer once one comes to nothing that git can use."""
-        self._worktree.move(commit)
+        try:
+            self._worktree.move(commit)
+        except GitError as error:  # a filter that failed, names that no file here can have
+            yield Run("skip", f"cannot be checked out: {error}")
+            return
         failure = self._runner.set_up(self._interrupts)
         if failure is not None and failure.kind == "broken":
             failure = self._runner.set_up(self._interrupts)  # a network may have failed, not the commit

@@ -7,10 +7,11 @@ The search is delta debugging (Zeller and Hildebrandt, "Simplifying and Isolatin
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeVar
 
 Key = tuple[str, ...]
+Part = TypeVar("Part", bound=Hashable)
 #: The value of a key that a file does not have.
 ABSENT = object()
 #: Labels and expectations' tables: the first is no setting, the second is one value.
@@ -58,14 +59,14 @@ def _without_empty(table: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in pruned.items() if value != {}}
 
 
-def minimal(keys: Sequence[Key], opens: Callable[[frozenset[Key]], bool]) -> list[Key]:
+def minimal(keys: Sequence[Part], opens: Callable[[frozenset[Part]], bool]) -> list[Part]:
     """A smallest part of `keys` that still `opens` the race: without any one of them it does not.
 
     All of `keys` must open it. Each part is asked for once.
     """
-    known: dict[frozenset[Key], bool] = {}
+    known: dict[frozenset[Part], bool] = {}
 
-    def ask(part: Sequence[Key]) -> bool:
+    def ask(part: Sequence[Part]) -> bool:
         chosen = frozenset(part)
         if chosen not in known:
             known[chosen] = bool(part) and opens(chosen)

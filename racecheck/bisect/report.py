@@ -11,6 +11,7 @@ from racecheck.bisect.session import Result
 from racecheck.bisect.snapshot import Snapshot
 from racecheck.bisect.state import Record, State
 from racecheck.bisect.verdict import describe
+from racecheck.scenario.source import shown
 from racecheck.words import counted
 
 #: Lines of the diff to show.
@@ -53,7 +54,7 @@ class _Report:
         yield from self._verdicts()
 
     def _title(self, commit: str) -> str:
-        return f"{commit[:SHORT]} {self._git('show', '-s', '--format=%s', commit)}"
+        return f"{commit[:SHORT]} {self._repository.tree_and_subject(commit)[1]}".rstrip()
 
     def _range(self) -> Iterator[str]:
         settings, records = self._state.settings, self._state.records
@@ -72,12 +73,12 @@ class _Report:
 
     def _commit(self, commit: str) -> Iterator[str]:
         author, date, parents = self._git("show", "-s", "--format=%an <%ae>%n%aI%n%p", commit).split("\n")
-        yield f"- author: {author}, {date}"
+        yield f"- author: {shown(author)}, {date}"
         if " " in parents:
             if self._state.settings.first_parent:
                 yield f"- a merge taken as one change: its parents are {parents}"
             else:
-                yield f"- a merge: its parents ({parents}) are good, the race is in both together"
+                yield f"- a merge: its parents ({parents}) are good, the race is in them together"
 
     def _candidates(self) -> Iterator[str]:
         yield ""

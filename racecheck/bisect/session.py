@@ -1,4 +1,4 @@
-"""Drive `git bisect` in a worktree: it chooses the commits, the judge says what they are.
+"""Drive `git bisect`: it chooses the commits, the judge says what they are.
 
 Resuming is the same loop again with the verdicts of before: git chooses the same commits for the same
 answers, and no commit that has a verdict is run twice.
@@ -54,7 +54,7 @@ class Session:
         on_step: OnStep,
         git: Git,
     ) -> None:
-        """`git` works in the worktree; `on_ends` is called once both ends are what they must be."""
+        """`git` is the chooser; `on_ends` is called once both ends are what they must be."""
         self._judge = judge
         self._store = store
         self._state = state

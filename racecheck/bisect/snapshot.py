@@ -38,7 +38,7 @@ class Snapshot:
 
     @cached_property
     def _files(self) -> list[str]:
-        return self._git.lines("ls-tree", "-r", "--name-only", "-z", self._commit)
+        return self._git.lines("ls-tree", "-r", "--full-tree", "--name-only", "-z", self._commit)
 
     @cached_property
     def _renamed(self) -> dict[str, str]:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from racecheck.bisect.child import Interrupts
+from racecheck.bisect.chooser import make_chooser
 from racecheck.bisect.git import Repository
 from racecheck.bisect.judge import Judge
 from racecheck.bisect.options import Asked, check_new, check_resumed
@@ -18,6 +19,9 @@ from racecheck.bisect.state import Settings, State, Store
 from racecheck.bisect.worktree import Worktree, choose_place
 from racecheck.errors import BisectError, UsageError
 from racecheck.words import counted
+
+#: Beside the worktree, in the temporary folder.
+CHOOSER = ".bisect"
 
 Say = Callable[[str], None]
 
@@ -63,7 +67,7 @@ def _run(
             interrupts,
             lambda: _announce(repository, state.settings, say),
             on_step,
-            worktree.git,
+            make_chooser(repository, worktree.path.parent / CHOOSER, state.settings.bad),
         )
         return session.run()
     except KeyboardInterrupt:

@@ -110,19 +110,28 @@ class Store:
         except ValueError:
             content = {}
         if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
-            raise UsageError(f"{self._file}: is no state of this racecheck; remove {self.folder}")
-        content["settings"] = Settings(**content["settings"])
-        content["records"] = [Record(**record) for record in content["records"]]
-        return State(**content)
+            raise self._unknown()
+        try:
+            content["settings"] = Settings(**content["settings"])
+            content["records"] = [Record(**record) for record in content["records"]]
+            return State(**content)
+        except (KeyError, TypeError):
+            raise self._unknown() from None
+
+    def _unknown(self) -> UsageError:
+        return UsageError(f"{self._file}: is no state of this racecheck; remove {self.folder}")
 
     def save(self, state: State) -> None:
         """Replace the file by `state`, all or nothing."""
         new = self._file.with_suffix(".new")
-        with new.open("w", encoding="utf-8") as file:
-            json.dump({"format": FORMAT, **asdict(state)}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, self._file)
+        try:
+            with new.open("w", encoding="utf-8") as file:
+                json.dump({"format": FORMAT, **asdict(state)}, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(new, self._file)
+        except OSError as error:
+            raise UsageError(f"{new}: cannot be written ({error.strerror}); make room for it") from None
 
     def drop(self) -> None:
         """It is over: nothing is left to resume."""

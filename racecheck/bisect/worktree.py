@@ -19,6 +19,8 @@ from typing import Any
 
 from racecheck.bisect.git import Git, Repository
 
+#: In a submodule: what the last run built or changed is gone there too.
+_CLEAN = "git checkout --quiet --force . && git clean -ffdxq"
 _PREFIX = "racecheck-bisect-"
 
 
@@ -33,8 +35,9 @@ class Worktree:
 
     def __init__(self, repository: Repository, path: Path) -> None:
         self.path = path
-        self.git = Git(path)
+        self._git = Git(path)
         self._repository = repository
+        self._admin: Path | None = None  # git's own folder of this worktree
 
     def create(self, commit: str) -> None:
         """Register it with the repository; no file is checked out yet."""
@@ -43,8 +46,23 @@ class Worktree:
 
     def move(self, commit: str) -> None:
         """Exactly the files of `commit`: what the last run built or changed is gone."""
-        self.git("checkout", "--quiet", "--force", "--detach", commit)
-        self.git("clean", "-ffdxq")
+        self._mend()
+        self._git("checkout", "--quiet", "--force", "--detach", commit)
+        self._git("clean", "-ffdxq")
+        if (self.path / ".gitmodules").is_file():  # those that a set-up has populated
+            self._git.attempt("submodule", "--quiet", "foreach", "--recursive", _CLEAN)
+
+    def _mend(self) -> None:
+        """Undo what a run may have done to the worktree itself; a git that is killed leaves locks behind."""
+        if self._admin is None:
+            self._admin = Path(self._git("rev-parse", "--absolute-git-dir"))
+        for lock in ("index.lock", "HEAD.lock"):
+            (self._admin / lock).unlink(missing_ok=True)
+        self.path.mkdir(exist_ok=True)
+        link = self.path / ".git"
+        if link.is_dir():
+            shutil.rmtree(link, onerror=_make_writable)
+        link.write_bytes(b"gitdir: " + os.fsencode(self._admin) + b"\n")
 
     def remove(self) -> None:
         """Take away the folder and its registration, whatever state a killed run left them in."""

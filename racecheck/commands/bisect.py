@@ -1,4 +1,4 @@
-"""`racecheck bisect`: the commit that brought a race, or the key of a scenario that opens it."""
+"""`racecheck bisect`: the commit that brought a race, the key that opens it, and what a run says of it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 from racecheck.bisect.options import Asked
 from racecheck.bisect.start import bisect
 from racecheck.bisect.state import Record
+from racecheck.commands import inside
 from racecheck.commands.paths import typed_path
 
 app = typer.Typer(
@@ -130,6 +131,10 @@ def config(
 
     print(markdown(bisect_keys(good, bad, fingerprint, on_trial), good, bad), end="")
     return 0
+
+
+for question in (inside.steps, inside.delays, inside.slots, inside.syncs):
+    app.command()(question)
 
 
 def _say(line: str) -> None:

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from racecheck.detect.shadow import Access, Object
 from racecheck.trace.records import NOWHERE, DeviceOp, Free, HostAccess, Loc, Mark, Record, Replay, Span
 
+#: A race in two runs of the same code: base fingerprint and both lines.
+Identity = tuple[str, Loc, Loc]
+
 COPIES = ("h2d", "d2h", "d2d")
 
 
@@ -142,7 +145,7 @@ class Finding:
         return hashlib.sha256(f"{self.base_fingerprint}|{self.ordinal}".encode()).hexdigest()[:16]
 
     @property
-    def identity(self) -> tuple[str, Loc, Loc]:
+    def identity(self) -> Identity:
         """The same race in two runs of the same code: lines included, numbering not."""
         return self.base_fingerprint, self.first.loc, self.second.loc
 

@@ -10,10 +10,11 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from racecheck.detect.detector import Detector
-from racecheck.detect.finding import Finding
+from racecheck.detect.finding import Finding, Identity
 from racecheck.detect.focus import focus
 from racecheck.detect.relocate import Edit, guarded, is_recycling, with_slots
 from racecheck.detect.stretch import inside
+from racecheck.detect.wording import in_one_launch, reads_any_time, temporary_text, wait_text
 from racecheck.trace import records as r
 
 
@@ -29,16 +30,17 @@ def check_repairs(trace: Iterable[r.Record], finding: Finding) -> list[Repair]:
     """The repairs for `finding` that work on `trace`, cheapest first."""
     trace = list(trace)
     kept, late = focus(trace, finding), inside(trace, finding)
-    before = _races(kept)
+    before = races(kept)
     repairs = []
     for kind, text, edit in _candidates(kept, finding, late):
-        after = _races(edit(kept, finding))
+        after = races(edit(kept, finding))
         if finding.identity not in after and after <= before:
             repairs.append(Repair(kind, text))
     return repairs
 
 
-def _races(trace: Iterable[r.Record]) -> set[tuple[str, r.Loc, r.Loc]]:
+def races(trace: Iterable[r.Record]) -> set[Identity]:
+    """The races in `trace`."""
     detector = Detector()
     for record in trace:
         detector.feed(record)
@@ -49,22 +51,14 @@ def _candidates(
     trace: Sequence[r.Record], finding: Finding, late: set[int]
 ) -> Iterator[tuple[str, str, Edit]]:
     first, second = finding.first, finding.second
-    if finding.pairs[0][0].record is finding.pairs[0][1].record:
-        text = f"in the capture, record an event after {first.loc} and wait for it before {second.loc}"
-        yield "join", text, _joined_in_capture
+    if in_one_launch(finding):
+        yield "join", wait_text(finding), joined_in_capture
         return
-    waits_on_host = not second.is_device or _reads_any_time(finding)
     if first.is_device:
         for record in _waits_in_place(trace, finding, late):
             moved = f"record the event that {record.loc} waits for after {first.line}, on {first.chain}"
             yield "record", moved, _record_again(record)
-        wait = "wait for it on the host" if waits_on_host else f"make {second.chain} wait for it"
-        text = f"record an event on {first.chain} after {first.line} and {wait} before {second.line}"
-        yield "wait", text, with_edges(late)
-    else:
-        hand_over = "hand over from" if second.is_device else "synchronise with"
-        text = f"{hand_over} {first.chain} (after {first.line}) before {second.line}"
-        yield "wait", text, with_edges(late)
+    yield "wait", wait_text(finding), with_edges(late)
     replayed = any(isinstance(one.record, r.Replay) for one, _ in finding.pairs)  # its address is baked in
     recycled = [record for record in trace if is_recycling(record, finding)]
     if recycled:
@@ -74,14 +68,7 @@ def _candidates(
         goes = "writes" if second.line == str(second.loc) else "goes to"
         text = f"give {finding.buffer} a second slot, so that {second.line} {goes} other memory"
         yield "slot", text, with_slots(2)
-        yield "temporary", _temporary(finding), with_slots(None)
-
-
-def _temporary(finding: Finding) -> str:
-    second = finding.second
-    if second.line == str(second.loc):
-        return f"write a fresh pinned temporary at {second.loc} instead of {finding.buffer}"
-    return f"fill a fresh pinned temporary instead of {second.line}"
+        yield "temporary", temporary_text(finding), with_slots(None)
 
 
 # -- events --------------------------------------------------------------------------------------
@@ -145,41 +132,44 @@ def _next_event(trace: Sequence[r.Record], index: int, wait: r.Acquire | r.Strea
     return None
 
 
-def with_edges(late: set[int]) -> Edit:
-    """An edge from the first to the second access of every occurrence, that ends before what is `late`."""
+def with_edges(late: set[int], name: Hashable = "repair") -> Edit:
+    """An edge from the first to the second access of every occurrence, that ends before what is `late`.
+
+    Edges that are added to one trace for several findings need names of their own.
+    """
 
     def edit(trace: Sequence[r.Record], finding: Finding) -> Iterator[r.Record]:
         after = {id(first.record): number for number, (first, _) in enumerate(finding.pairs)}
-        arrivals = _arrivals(trace, finding, after, late)
+        arrivals = _arrivals(trace, finding, after, late, name)
         for index, record in enumerate(trace):
             yield from arrivals.get(index, ())
             yield record
             if id(record) in after:
-                yield _depart(record, after[id(record)], finding.first.is_device)
+                yield _depart(record, (name, after[id(record)]), finding.first.is_device)
 
     return edit
 
 
 def _arrivals(
-    trace: Sequence[r.Record], finding: Finding, after: dict[int, int], late: set[int]
+    trace: Sequence[r.Record], finding: Finding, after: dict[int, int], late: set[int], name: Hashable
 ) -> dict[int, list[r.Record]]:
     """What each second access waits for, by the place in `trace` it must stand before."""
     before: dict[int, set[int]] = {}
     for first, second in finding.pairs:
         before.setdefault(id(second.record), set()).add(after[id(first.record)])
-    to_device = finding.second.is_device and not _reads_any_time(finding)
+    to_device = finding.second.is_device and not reads_any_time(finding)
     arrivals: dict[int, list[r.Record]] = {}
     for index, record in enumerate(trace):
         place = index
         while place and id(record) in before and id(trace[place - 1]) in late:
             place -= 1
         for number in sorted(before.get(id(record), ())):
-            arrival = _arrive(record, number, finding.first.is_device, to_device)
+            arrival = _arrive(record, (name, number), finding.first.is_device, to_device)
             arrivals.setdefault(place, []).append(arrival)
     return arrivals
 
 
-def _joined_in_capture(trace: Sequence[r.Record], finding: Finding) -> Iterator[r.Record]:
+def joined_in_capture(trace: Sequence[r.Record], finding: Finding) -> Iterator[r.Record]:
     """Each second node of the race follows the first one in its graph."""
     edges = {id(second.node): first.node for first, second in finding.pairs}
     for record in trace:
@@ -192,25 +182,17 @@ def _joined_in_capture(trace: Sequence[r.Record], finding: Finding) -> Iterator[
         yield record
 
 
-def _depart(record: r.Record, number: int, is_device: bool) -> r.Record:
-    name = ("repair", number)
+def _depart(record: r.Record, name: Hashable, is_device: bool) -> r.Record:
     if is_device:
         stream = record.stream  # type: ignore[attr-defined]
         return r.EventRecord(thread=record.thread, loc=record.loc, event=name, stream=stream)
     return r.Signal(thread=record.thread, loc=record.loc, name=name)
 
 
-def _arrive(record: r.Record, number: int, from_device: bool, to_device: bool) -> r.Record:
-    name = ("repair", number)
+def _arrive(record: r.Record, name: Hashable, from_device: bool, to_device: bool) -> r.Record:
     if not from_device:
         return r.Await(thread=record.thread, loc=record.loc, name=name)
     if to_device:
         stream = record.stream  # type: ignore[attr-defined]
         return r.StreamWait(thread=record.thread, loc=record.loc, stream=stream, event=name)
     return r.Acquire(thread=record.thread, loc=record.loc, scope="event", target=name)
-
-
-def _reads_any_time(finding: Finding) -> bool:
-    """Does the second access follow only its call? Then the host must wait before that."""
-    second = finding.pairs[0][1]
-    return second.node is not None and bool(second.node.any_reads) and not second.is_write

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from racecheck.detect.detector import Detector
-from racecheck.detect.finding import Finding
+from racecheck.detect.finding import Finding, Identity
 from racecheck.trace import records as r
 
-Identity = tuple[str, r.Loc, r.Loc]
 REDUNDANT, LOAD_BEARING, ACCIDENTAL = "redundant", "load-bearing", "load-bearing by accident"
 
 
@@ -40,7 +39,7 @@ def audit_syncs(trace: Sequence[r.Record]) -> list[Sync]:
     """
     known = _races(trace)
     copies = _blocking(trace)
-    lines = _lines(trace, copies)
+    lines = lines_that_order(trace, copies)
     syncs = []
     for key, members in lines.items():
         sync = Sync(what=key[0], loc=key[1], count=len(members))
@@ -99,7 +98,11 @@ def _blocking(trace: Iterable[r.Record]) -> dict[int, r.Node]:
     return nodes
 
 
-def _lines(trace: Iterable[r.Record], copies: dict[int, r.Node]) -> dict[tuple[str, r.Loc], list[r.Record]]:
+def lines_that_order(
+    trace: Sequence[r.Record], copies: dict[int, r.Node] | None = None
+) -> dict[tuple[str, r.Loc], list[r.Record]]:
+    """What synchronises, by what it is and its line, in order of appearance."""
+    copies = _blocking(trace) if copies is None else copies
     lines: dict[tuple[str, r.Loc], list[r.Record]] = {}
     for record in trace:
         node = copies.get(id(record))

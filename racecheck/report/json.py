@@ -60,11 +60,13 @@ def _where(row: Row) -> dict[str, Any]:
 def _row(row: Row) -> dict[str, Any]:
     return {
         **_where(row),
+        "file": row.file,
         "other_slots": row.other_slots,
         "device": row.device,
         "lag": row.lag,
         "seed": row.seed,
         "steps": row.steps,
+        "exact": row.exact,
         "steps_run": row.steps_run,
         "expected": None if row.expected is None else asdict(row.expected),
         "verdict": row.verdict,

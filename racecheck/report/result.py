@@ -78,6 +78,8 @@ class Row:
     requests: int = 0  # how many requests were compared with the reference
     other_slots: int | None = None  # slots of the runners that this row is not about
     costs: Sequence[SlotCost] = ()  # what its slots cost, if the engine says
+    file: str | None = None  # the scenario file, as `scenario.source.portable` has it
+    exact: bool = False
 
     @property
     def buffer(self) -> str | None:

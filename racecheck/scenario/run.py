@@ -12,6 +12,7 @@ from racecheck.detect.evidence import Evidence
 from racecheck.detect.finding import Finding
 from racecheck.provider import provider
 from racecheck.report.result import WRONG, Row, Tokens, compare
+from racecheck.scenario import source
 from racecheck.scenario.engines import EngineSettings, serve
 from racecheck.scenario.plan import RUNNERS, RowPlan, model_spec
 from racecheck.scenario.workload import build_requests
@@ -126,6 +127,8 @@ def run_row(
         findings=outcome.findings,
         evidence=outcome.evidence,
         costs=outcome.costs,
+        file=source.portable(plan.file.path),
+        exact=plan.exact,
         requests=sum(bool(items and outcome.tokens.get(name)) for name, items in reference.tokens.items()),
         witness=compare(reference.tokens, outcome.tokens, _whole(plan, requests, reference, count.steps)),
     )
@@ -146,7 +149,7 @@ def _audited(plan: RowPlan, requests: Sequence[Request], on_step: StepCounter) -
         ranks = plan.file.scenario.ranks
         here = provider(plan.device, lag=plan.lag or "latest", exact=plan.exact, devices=ranks)
         with here, racecheck.audit() as audit:
-            tokens, costs = _run_ahead(plan, requests, on_step)
+            tokens, costs = run_ahead(plan, requests, on_step)
     except Exception as error:
         # A corrupted index may well end the run; the race that corrupted it is the news then.
         if audit is None or audit.verdict not in WRONG:
@@ -167,16 +170,16 @@ def _audited(plan: RowPlan, requests: Sequence[Request], on_step: StepCounter) -
     return _Outcome(tokens, verdict, reason, findings, evidence, costs)
 
 
-def _run_ahead(
+def run_ahead(
     plan: RowPlan, requests: Sequence[Request], on_step: StepCounter
 ) -> tuple[dict[str, Tokens], list[SlotCost]]:
-    run_ahead = plan.file.scenario.run_ahead
+    """The engine of `plan` serves `requests` on the current device: their tokens, and what its slots cost."""
     slots = plan.all_slots()
     return _run_engine(
         plan,
         requests,
         on_step,
-        run_ahead=run_ahead,
+        run_ahead=plan.file.scenario.run_ahead,
         slots=slots,
         walks=plan.walks,
         ranks=plan.file.scenario.ranks,

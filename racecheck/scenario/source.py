@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -37,6 +39,31 @@ def shown(text: object) -> str:
     """`text` on one line, whatever characters a path or a value in it is made of."""
     text = str(text).encode("utf-8", "backslashreplace").decode()
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+#: What the uppermost folder of a project holds.
+_ROOT = (".git", "pyproject.toml")
+
+
+def portable(path: Path) -> str:
+    """The file `path` below the folder of its project, so that a report says the same wherever it is made.
+
+    Of a file in no project it is the bare name.
+    """
+    path = Path(os.path.abspath(path))
+    for folder in path.parents:
+        if any((folder / name).exists() for name in _ROOT):
+            return shown(path.relative_to(folder).as_posix())
+    return shown(path.name)
+
+
+def find_portable(name: str, near: Iterable[Path]) -> Path | None:
+    """The file that `portable` calls `name`, in one of the folders `near` or above it, if there is one."""
+    for folder in near:
+        for base in (folder.absolute(), *folder.absolute().parents):
+            if (base / name).is_file():
+                return base / name
+    return None
 
 
 def fail(path: Path, line: int, wrong: str, instead: str) -> NoReturn:

@@ -5,8 +5,6 @@ Such a run is not audited; wrong tokens are a witness, right ones are none.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from racecheck.errors import UsageError
 from racecheck.report.result import compare
 from racecheck.sequences.steering import Steering
@@ -26,8 +24,7 @@ def compare_here(target: Target, sequence: StepSequence) -> str:
             "replay it on the virtual device"
         )
     requests, steering = sequence.requests(target.vocab), Steering()
-    serial = replace(target, run_ahead=0, slots=(), walks=()).build()
-    expected = serial.run(requests, sequence.steps, None)
+    expected = target.serial().run(requests, sequence.steps, None)
     engine = target.build()
     steering.take(sequence.delays, ())
     with delays(steering.delay):

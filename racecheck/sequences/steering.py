@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from racecheck.virtual.lag import RETIRE, Lag, Latest, Listed
+from racecheck.virtual.lag import RETIRE, Lag, Latest, as_lag
 
 #: Seconds of one unit of delay. A decode step of a small model takes a GPU about so long.
 UNIT = 2e-4
@@ -26,9 +26,14 @@ class Steering:
         self._delays: Sequence[int] = ()
         self._passed = self._owed = 0
 
-    def take(self, delays: Sequence[int], decisions: Sequence[int]) -> None:
+    @property
+    def device_last(self) -> bool:
+        """Does a thread that waits for the device let all others go first? `Latest` has it so."""
+        return bool(getattr(self._lag, "device_last", False))
+
+    def take(self, delays: Sequence[int], decisions: Sequence[int] | Lag) -> None:
         """From now on, these."""
-        self._lag, self._delays = Listed(decisions), delays
+        self._lag, self._delays = as_lag(decisions), delays
         self._passed = self._owed = 0
 
     def decide(self, kind: str, options: int) -> int:

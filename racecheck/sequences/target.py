@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from racecheck.errors import UsageError
 from racecheck.scenario.engines import EngineSettings
 from racecheck.scenario.load import ScenarioFile
 from racecheck.scenario.model import REFERENCE_ENGINE
+from racecheck.scenario.plan import RUNNERS
 
 if TYPE_CHECKING:  # the engine imports torch, which takes seconds
     from racecheck.engine import EngineConfig
@@ -46,13 +48,38 @@ class Target:
         """How many it needs."""
         return self._fault().setting.ranks if self.fault else self.ranks
 
-    def build(self) -> Any:
-        """The engine, on the current device.
+    def build(self, slots: Mapping[str, int] | None = None) -> Any:
+        """The engine, on the current device; with `slots` by runner, with these and no others.
 
         Raises:
             UsageError: the engine cannot be imported, or does not know the model or the settings.
         """
-        return self._faulty(self._fault()) if self.fault else self._factory()(self._settings())
+        if not self.fault:
+            settings = self._settings()
+            return self._factory()(settings if slots is None else replace(settings, slots=slots))
+        config = self._config(self._fault())
+        return self._faulty(config if slots is None else replace(config, slots=slots))
+
+    def serial(self) -> Any:
+        """The engine that plans nothing ahead, without the fault: what it hands out is right."""
+        from racecheck.engine import Engine
+
+        if not self.fault:
+            return replace(self, run_ahead=0, slots=(), walks=(), ranks=1).build()
+        fault = self._fault()
+        config = replace(self._config(fault), run_ahead=0, slots={}, walks={})
+        return Engine(config, fault.twin)
+
+    @property
+    def own_slots(self) -> dict[str, int]:
+        """How many slots each runner has, those that nothing is said of included."""
+        said = self._fault().setting.slots if self.fault else dict(self.slots)
+        return {runner: said.get(runner, self.ahead + 1) for runner in RUNNERS}
+
+    @property
+    def ahead(self) -> int:
+        """Its run-ahead, in a fault's own setting the fault's."""
+        return self._fault().setting.run_ahead if self.fault else self.run_ahead
 
     def _fault(self) -> Fault:
         from racecheck.faults import find
@@ -99,11 +126,11 @@ class Target:
             weight_seed=self.seed,
         )
 
-    def _faulty(self, fault: Fault) -> Any:
+    def _faulty(self, config: EngineConfig) -> Any:
         from racecheck.engine import Engine
         from racecheck.scenario.reference import OnRanks
 
-        config = self._config(fault)
+        fault = self._fault()
         if fault.setting.ranks == 1:
             return Engine(config, fault.parts)
         return OnRanks(config, fault.setting.ranks, fault.parts)
@@ -124,7 +151,7 @@ def target_of(
     Raises:
         UsageError: the scenario has no such runner, or the fault does not apply.
     """
-    from racecheck.scenario.plan import RUNNERS, check, model_spec
+    from racecheck.scenario.plan import check, model_spec
 
     check(file)
     scenario = file.scenario

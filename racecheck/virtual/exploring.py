@@ -119,7 +119,7 @@ def _run(program: Program, explorer: Explorer, devices: int) -> Hashable:
 
     outcome: Hashable
     try:
-        with _no_collector(), virtual_cuda(explorer, devices=devices):
+        with no_collector(), virtual_cuda(explorer, devices=devices):
             explorer.begin()
             outcome = _plain(program())
     except Exception as error:
@@ -150,7 +150,7 @@ def _plain(value: Any) -> Hashable:
 
 
 @contextmanager
-def _no_collector() -> Iterator[None]:
+def no_collector() -> Iterator[None]:
     """When the garbage collector frees a tensor depends on everything the process did before."""
     enabled = gc.isenabled()
     gc.disable()

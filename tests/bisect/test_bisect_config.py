@@ -112,6 +112,30 @@ def test_mixtures_that_cannot_run_are_passed_over(
     assert "bad values of run_ahead, seed: cannot run" in err
 
 
+def test_a_file_of_another_editor(files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    """A byte-order mark and Windows line ends are no difference."""
+    for name in files:
+        path = Path(name)
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    assert cli.main(["bisect", "config", *files]) == 0
+    assert capsys.readouterr().out.startswith("# `run_ahead` and `seed` open the race\n")
+
+
+def test_a_bad_file_that_cannot_run(
+    files: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Is not one that shows no race."""
+
+    def run_row(plan: RowPlan, references: Any) -> Row:
+        raise plan.file.error(("engine",), "run() raised KeyError", "mend it there")
+
+    monkeypatch.setattr(config, "run_row", run_row)
+    assert cli.main(["bisect", "config", *files]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "small-bad.toml: cannot be run (" in said
+    assert "run() raised KeyError" in said
+
+
 def test_mistakes(files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     """Equal files, a bad one that is good, a race that both or neither have, a file that is none."""
     good, bad = files
