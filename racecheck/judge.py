@@ -71,6 +71,11 @@ class Audit:
         """The first of `findings` as it was met, without reasons and repairs: those take time."""
         return next(iter(self._detector.findings), None)
 
+    @property
+    def buffers(self) -> set[str]:
+        """The buffers that `findings` name; a buffer and its device twins are one."""
+        return {finding.buffer.removesuffix(" (device)") for finding in self._detector.findings}
+
     def assert_clean(self) -> None:
         """Raise unless the verdict is `clean`.
 

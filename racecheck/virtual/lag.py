@@ -38,6 +38,13 @@ class Lag(Protocol):
         """One of `options` (at least 2) answers, counted from 0: nothing special."""
 
 
+class Chooser(Lag, Protocol):
+    """A lag that wants to know which threads it chooses from, also where there is one."""
+
+    def choose(self, threads: Sequence[int]) -> int:
+        """The place in `threads` of the one that goes on; the first is the next in order, or goes on."""
+
+
 class Eager:
     """Everything retires at once; threads switch only when they must."""
 
@@ -148,7 +155,8 @@ def as_lag(given: str | Sequence[int] | Lag) -> Lag:
             f"a lag is a name, a token, a list of decisions or an object with decide(kind, options), "
             f"not {given!r:.40}"
         )
-    return given if isinstance(given, (Eager, Latest, Seeded, Listed, Recording)) else Checked(given)
+    own = isinstance(given, (Eager, Latest, Seeded, Listed, Recording)) or hasattr(given, "choose")
+    return given if own else Checked(given)
 
 
 def _spelt(given: str) -> Lag:
