@@ -18,6 +18,7 @@ import racecheck
 from racecheck.commands.bisect import app as bisect
 from racecheck.commands.faults import faults
 from racecheck.commands.litmus import litmus
+from racecheck.commands.matrix import matrix
 from racecheck.commands.prove import prove
 from racecheck.commands.run import run
 from racecheck.commands.sequences import fuzz, replay
@@ -116,4 +117,5 @@ app.command()(convert)
 app.command()(fuzz)
 app.command()(replay)
 app.command()(prove)
+app.command()(matrix)
 app.add_typer(bisect)

@@ -39,18 +39,34 @@ def audit_syncs(trace: Sequence[r.Record]) -> list[Sync]:
     """
     known = _races(trace)
     lines = _lines(trace)
-    syncs = []
-    for key, members in lines.items():
-        sync = Sync(what=key[0], loc=key[1], count=len(members))
-        removed = {id(member) for member in members}
-        sync.races = [f for race, f in _races(without(trace, removed)).items() if race not in known]
-        if sync.races:
-            sync.protects = sorted({finding.buffer for finding in sync.races})
-            accidental = all(isinstance(m, r.DeviceOp) for m in members) and _unrelated(members, sync.races)
-            sync.role = ACCIDENTAL if accidental else LOAD_BEARING
-        syncs.append(sync)
+    syncs = [_without_line(trace, known, key, members) for key, members in lines.items()]
     _mark_deletable(trace, syncs, lines, set(known))
     return syncs
+
+
+def accidental_syncs(trace: Sequence[r.Record]) -> list[Sync]:
+    """The lines of `trace` that are load-bearing by accident; only blocking calls are looked at."""
+    blocking = {key: members for key, members in _lines(trace).items() if isinstance(members[0], r.DeviceOp)}
+    known = _races(trace) if blocking else {}
+    syncs = [_without_line(trace, known, key, members) for key, members in blocking.items()]
+    return [sync for sync in syncs if sync.role == ACCIDENTAL]
+
+
+def _without_line(
+    trace: Sequence[r.Record],
+    known: dict[Identity, Finding],
+    key: tuple[str, r.Loc],
+    members: Sequence[r.Record],
+) -> Sync:
+    """What becomes of `trace`, which has the races `known` anyway, without the line's `members`."""
+    sync = Sync(what=key[0], loc=key[1], count=len(members))
+    removed = {id(member) for member in members}
+    sync.races = [f for race, f in _races(without(trace, removed)).items() if race not in known]
+    if sync.races:
+        sync.protects = sorted({finding.buffer for finding in sync.races})
+        accidental = all(isinstance(m, r.DeviceOp) for m in members) and _unrelated(members, sync.races)
+        sync.role = ACCIDENTAL if accidental else LOAD_BEARING
+    return sync
 
 
 def without(trace: Iterable[r.Record], removed: set[int]) -> Iterable[r.Record]:

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from racecheck.cli import main
 from racecheck.engine.slots import SlotPolicy
 from racecheck.engine.speculation import Guess, Speculation
 from racecheck.errors import UsageError
-from racecheck.prove import Protocol, ask
+from racecheck.prove import Protocol, ask, engine
 from racecheck.prove.engine import VARIANTS, EngineResult, Question, explore_engine, variant_of
 from racecheck.prove.engine.text import as_dict, table, told
 
@@ -99,6 +100,38 @@ def test_what_is_printed(results) -> None:
     data = as_dict(result, answer)
     assert (data["verdict"], data["agree"], data["runs"], data["strangers"]) == ("clean", True, 1, 0)
     assert data["schedules"] > 10**100
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--write-twice"], "leave out the others"),
+        (["--slots", "4"], "up to 3 --slots and a --run-ahead of 2"),
+        (["--run-ahead", "3"], "up to 3 --slots and a --run-ahead of 2"),
+        (["--table", "--slots", "1"], "--table sets all options itself"),
+        (["--smt2", "-"], "writes no --smt2 and no --litmus"),
+    ],
+)
+def test_what_engines_cannot_do_is_one_line(arguments: list[str], words: str, capsys) -> None:
+    """Exit code 2, before anything is run."""
+    assert main(["prove", "--engine", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert words in err
+
+
+def test_the_command_says_whether_engine_and_model_agree(monkeypatch, capsys, results) -> None:
+    """Exit code 0 for a clean engine, 1 for a race, 3 for a contradiction; the table counts those."""
+    known = {("none", 2): results[repr(CELLS[1])], ("none", 1): results[repr(CELLS[0])]}
+    monkeypatch.setattr(
+        engine, "explore_engine", lambda asked, workers=1: [known[q.variant.name, q.slots] for q in asked]
+    )
+    command = ["prove", "--engine", "--method", "explore"]
+    assert main(command) == 0
+    assert main([*command, "--slots", "1", "--json"]) == 1
+    known["none", 2] = results[repr(WRONG[1])]
+    assert main(command) == 3
+    assert "agree    no" in capsys.readouterr().out
 
 
 def test_only_some_switches_have_an_engine() -> None:
