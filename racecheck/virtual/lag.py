@@ -28,7 +28,11 @@ RETIRE, SWITCH = "retire", "switch"
 
 
 class Lag(Protocol):
-    """Answers what a run leaves open. `name` is what reports call it and what reproduces it."""
+    """Answers what a run leaves open. `name` is what reports call it and what reproduces it.
+
+    A lag with `choose(threads)` is asked that instead of `SWITCH`, at each of these places: it gets the numbers
+    of the threads that could go on, also of a single one, and answers with a place in them.
+    """
 
     @property
     def name(self) -> str:
@@ -36,13 +40,6 @@ class Lag(Protocol):
 
     def decide(self, kind: str, options: int) -> int:
         """One of `options` (at least 2) answers, counted from 0: nothing special."""
-
-
-class Chooser(Lag, Protocol):
-    """A lag that wants to know which threads it chooses from, also where there is one."""
-
-    def choose(self, threads: Sequence[int]) -> int:
-        """The place in `threads` of the one that goes on; the first is the next in order, or goes on."""
 
 
 class Eager:
