@@ -69,5 +69,5 @@ def _table(protocol: Protocol, method: str, json: bool) -> int:
             print(line, flush=True)
     agreed = sum(result.agrees(answer.status) for result, answer in done)
     if not json:
-        print(f"\nR: run-ahead, S: slots. Engine and model agree on {agreed} of {len(done)} cells.")
+        print(f"\nR: run-ahead, S: slots. Engine and model agree: cells {agreed} of {len(done)}.")
     return 0 if agreed == len(done) else 3

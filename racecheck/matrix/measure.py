@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from racecheck.detect.syncs import accidental_syncs
 from racecheck.matrix.table import ACCIDENT, CLEAN, PROVED, RACE, UNTESTED, Cell, Entry, Matrix
 from racecheck.report.result import Row
 from racecheck.scenario.load import ScenarioFile
-from racecheck.scenario.plan import Overrides, RowPlan, plan_rows
+from racecheck.scenario.plan import Overrides, RowPlan, model_spec, plan_rows
 from racecheck.scenario.run import OnStep, References, run_row
 from racecheck.scenario.workload import build_requests
 from racecheck.trace import Trace, subscribe
+
+if TYPE_CHECKING:  # staging imports torch, which takes seconds
+    from racecheck.staging import SlotCost
 
 #: Says of a run which premises of the slot theorem it broke, by letter; None if that is not known.
 Premises = Callable[[Row, Trace], Sequence[str] | None]
@@ -35,8 +39,6 @@ class Measured:
 
 def plans_of(file: ScenarioFile, most: int, overrides: Overrides) -> list[RowPlan]:
     """The rows of the matrix of `file`: every runner that is asked for, with 1 to `most` slots."""
-    from dataclasses import replace
-
     return [
         plan
         for slots in range(1, most + 1)
@@ -51,8 +53,6 @@ def measure(
     premises: Premises = unknown_premises,
 ) -> Measured:
     """Run one row, and see what its safety rests on."""
-    from racecheck.scenario.plan import model_spec
-
     requests = build_requests(plan.file, plan.seed, model_spec(plan.file))
     references.of(plan, requests, on_step)  # has a trace of its own
     trace = Trace()
@@ -66,24 +66,17 @@ def measure(
 
 
 def matrix_of(file: ScenarioFile, measured: Sequence[Measured]) -> Matrix:
-    """The matrix of one scenario from its rows."""
-    rows = [each.row for each in measured]
-    first = rows[0]
-    runners = list(dict.fromkeys(row.runner for row in rows))
-    entries = [
-        entry
-        for resource in _resources(rows)
-        for runner in [*runners, RING]
-        if (entry := _entry(file, resource, runner, measured)) is not None
-    ]
+    """The matrix of one scenario from its rows, of which there is at least one."""
+    first = measured[0].row
+    cells = _Cells(measured, bound=file.scenario.run_ahead + 1)
     return Matrix(
         scenario=first.scenario,
         run_ahead=file.scenario.run_ahead,
         lag=first.lag or "",
         seed=first.seed,
         steps=first.steps,
-        slots=sorted({row.slots for row in rows}),
-        entries=entries,
+        slots=sorted({each.row.slots for each in measured}),
+        entries=list(cells.entries()),
     )
 
 
@@ -92,55 +85,72 @@ def staged(buffer: str) -> str:
     return buffer.removesuffix(" (device)")
 
 
-def _resources(rows: Iterable[Row]) -> list[str]:
-    """What costs name, and then what owns the buffers of an engine that names no costs."""
-    rows = list(rows)
-    named = list(dict.fromkeys(cost.resource for row in rows for cost in row.costs))
-    seen = sorted({name for row in rows for name in [*row.evidence.buffers, *row.raced]})
-    return list(dict.fromkeys([*named, *(_owner(buffer, named) for buffer in seen)]))
-
-
-def _owner(buffer: str, named: Sequence[str]) -> str:
-    """The resource that stages `buffer`: `kv` of `kv.indices`."""
-    fitting = [name for name in named if buffer.startswith(f"{name}.")]
-    return max(fitting, key=len) if fitting else buffer.partition(".")[0]
-
-
-def _entry(file: ScenarioFile, resource: str, runner: str, measured: Sequence[Measured]) -> Entry | None:
-    """The cells of `resource` under `runner`; None if that runner neither rotates it nor has it race."""
-    cost = next((c for each in measured for c in each.row.costs if c.resource == resource), None)
-    named = [c.resource for each in measured for c in each.row.costs]
-    needs = {name for each in measured for c in each.row.costs if c.resource == resource for name in c.needs}
-    if runner == RING:
-        if RING not in needs or cost is None:
-            return None
-        worst = [_cell(file, resource, named, each, cost.slots) for each in measured]
-        cells = {cost.slots: min(worst, key=lambda cell: _ORDER.index(cell.verdict))}
-    else:
-        own = [each for each in measured if each.row.runner == runner]
-        cells = {each.row.slots: _cell(file, resource, named, each, each.row.slots) for each in own}
-        raced = any(cell.verdict in _WRONG for cell in cells.values())
-        if (needs and runner not in needs and not raced) or RING in needs:
-            return None
-    pinned, device = (None, None) if cost is None else (cost.pinned, cost.device)
-    return Entry(resource, runner, cells, pinned, device, rotates=runner != RING)
-
-
 _WRONG = (RACE, "stale", "hang")
+#: From worst to best.
 _ORDER = (*_WRONG, UNTESTED, ACCIDENT, CLEAN, PROVED)
 
 
-def _cell(file: ScenarioFile, resource: str, named: Sequence[str], measured: Measured, slots: int) -> Cell:
-    """What the row says of `resource`."""
-    row, broken = measured.row, measured.broken
-    found = [each for each in row.findings if _owner(staged(each.buffer), named) == resource]
-    if found:
-        return Cell(found[0].kind, sorted({staged(each.buffer) for each in found}), broken=broken or ())
-    own = {name: each for name, each in row.evidence.buffers.items() if _owner(name, named) == resource}
-    if not own or not all(buffer.rewrites for buffer in own.values()):
-        return Cell(UNTESTED, broken=broken or ())
-    lines = sorted({line for name in own for line in measured.accidents.get(name, ())})
-    if lines:
-        return Cell(ACCIDENT, lines=lines, broken=broken or ())
-    proved = broken is not None and not broken and slots >= file.scenario.run_ahead + 1
-    return Cell(PROVED if proved else CLEAN, broken=broken or ())
+class _Cells:
+    """The rows of one scenario, taken apart by resource. `bound`: the slots that the theorem asks for."""
+
+    def __init__(self, measured: Sequence[Measured], bound: int) -> None:
+        self._measured = measured
+        self._bound = bound
+        self._costs: dict[str, SlotCost] = {}
+        self._rotated: dict[str, set[str]] = {}  # by resource: what its slots go round with
+        for cost in (cost for each in measured for cost in each.row.costs):
+            self._costs.setdefault(cost.resource, cost)
+            self._rotated.setdefault(cost.resource, set()).update(cost.needs)
+
+    def entries(self) -> Iterator[Entry]:
+        """What costs name, then what owns the other buffers; each with the runners that it is about."""
+        buffers = sorted(
+            {n for each in self._measured for n in (*each.row.evidence.buffers, *each.row.raced)}
+        )
+        runners = list(dict.fromkeys(row.runner for row in rows))
+        for resource in dict.fromkeys((*self._costs, *map(self._owner, buffers))):
+            if RING in self._rotated.get(resource, ()):
+                yield self._ring(resource)
+            else:
+                own = (self._of_runner(resource, runner) for runner in runners)
+                yield from (entry for entry in own if entry is not None)
+
+    def _owner(self, buffer: str) -> str:
+        """The resource that stages `buffer`: `kv` of `kv.indices`."""
+        fitting = [name for name in self._costs if buffer.startswith(f"{name}.")]
+        return max(fitting, key=len) if fitting else buffer.partition(".")[0]
+
+    def _of_runner(self, resource: str, runner: str) -> Entry | None:
+        """None if the runner neither rotates the resource nor has it race."""
+        own = [each for each in self._measured if each.row.runner == runner]
+        cells = {each.row.slots: self._cell(resource, each, each.row.slots) for each in own}
+        raced = any(cell.verdict in _WRONG for cell in cells.values())
+        if resource in self._costs and runner not in self._rotated[resource] and not raced:
+            return None
+        return Entry(resource, runner, cells, *self._bytes(resource))
+
+    def _ring(self, resource: str) -> Entry:
+        """One cell, the worst of all rows: its places are a matter of the run-ahead."""
+        slots = self._costs[resource].slots
+        cells = [self._cell(resource, each, slots) for each in self._measured]
+        worst = min(cells, key=lambda cell: _ORDER.index(cell.verdict))
+        return Entry(resource, RING, {slots: worst}, *self._bytes(resource), rotates=False)
+
+    def _bytes(self, resource: str) -> tuple[int | None, int | None]:
+        cost = self._costs.get(resource)
+        return (None, None) if cost is None else (cost.pinned, cost.device)
+
+    def _cell(self, resource: str, measured: Measured, slots: int) -> Cell:
+        """What the row says of `resource`, which has so many slots."""
+        row, broken = measured.row, measured.broken or ()
+        found = [each for each in row.findings if self._owner(staged(each.buffer)) == resource]
+        if found:
+            return Cell(found[0].kind, sorted({staged(each.buffer) for each in found}), broken=broken)
+        own = {name: each for name, each in row.evidence.buffers.items() if self._owner(name) == resource}
+        if not own or not all(buffer.rewrites for buffer in own.values()):
+            return Cell(UNTESTED, broken=broken)
+        lines = sorted({line for name in own for line in measured.accidents.get(name, ())})
+        if lines:
+            return Cell(ACCIDENT, lines=lines, broken=broken)
+        proved = measured.broken is not None and not broken and slots >= self._bound
+        return Cell(PROVED if proved else CLEAN, broken=broken)

@@ -30,8 +30,8 @@ RETIRE, SWITCH = "retire", "switch"
 class Lag(Protocol):
     """Answers what a run leaves open. `name` is what reports call it and what reproduces it.
 
-    A lag with `choose(threads)` is asked that instead of `SWITCH`, at each of these places: it gets the numbers
-    of the threads that could go on, also of a single one, and answers with a place in them.
+    A lag with `choose(threads)` is asked that instead of `SWITCH`, at each of these places: it gets the
+    numbers of the threads that could go on, also of a single one, and answers with a place in them.
     """
 
     @property
