@@ -104,9 +104,8 @@ class _Cells:
 
     def entries(self) -> Iterator[Entry]:
         """What costs name, then what owns the other buffers; each with the runners that it is about."""
-        buffers = sorted(
-            {n for each in self._measured for n in (*each.row.evidence.buffers, *each.row.raced)}
-        )
+        rows = [each.row for each in self._measured]
+        buffers = sorted({name for row in rows for name in (*row.evidence.buffers, *row.raced)})
         runners = list(dict.fromkeys(row.runner for row in rows))
         for resource in dict.fromkeys((*self._costs, *map(self._owner, buffers))):
             if RING in self._rotated.get(resource, ()):
