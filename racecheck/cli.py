@@ -21,6 +21,7 @@ from racecheck.commands.doctor import doctor
 from racecheck.commands.execute import execute
 from racecheck.commands.faults import faults
 from racecheck.commands.litmus import litmus
+from racecheck.commands.matrix import matrix
 from racecheck.commands.prove import prove
 from racecheck.commands.run import run
 from racecheck.commands.sequences import fuzz, replay
@@ -126,4 +127,5 @@ app.command()(prove)
 app.command("exec")(execute)
 app.command()(doctor)
 app.add_typer(baseline)
+app.command()(matrix)
 app.add_typer(bisect)

@@ -106,6 +106,12 @@ class Audit:
         self._drain()
         return next(iter(self._detector.findings), None)
 
+    @property
+    def buffers(self) -> set[str]:
+        """The buffers that `findings` name; a buffer and its device twins are one."""
+        self._drain()
+        return {finding.buffer.removesuffix(" (device)") for finding in self._detector.findings}
+
     def assert_clean(self) -> None:
         """Raise unless the verdict is `clean`.
 

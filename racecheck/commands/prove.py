@@ -13,6 +13,7 @@ from rich.console import Console
 
 from racecheck.commands.options import one_of, whole
 from racecheck.commands.paths import typed_path
+from racecheck.commands.prove_engine import prove_engine
 from racecheck.errors import UsageError
 from racecheck.prove.answer import METHODS, Answer, ask, z3_method
 from racecheck.prove.protocol import MOST_RUN_AHEAD, MOST_SLOTS, Drop, Event, Protocol
@@ -76,6 +77,10 @@ def prove(
     table: Annotated[
         bool, _option("--table", "Every premise broken by itself, 1 to 4 slots, run-ahead 0 to 3.")
     ] = False,
+    engine: Annotated[
+        bool,
+        _option("--engine", "Run the engine itself so, in every order of its host threads, some steps long."),
+    ] = False,
     smt2: Annotated[
         Path | None,
         typer.Option(
@@ -95,7 +100,8 @@ def prove(
 ) -> int:
     """Prove that a slot is never rewritten while it may be read, for every number of steps, or show how.
 
-    Exit code 0: proved (--table: every cell has an answer). 1: refuted. 2: an option is wrong. 3: unknown.
+    Exit code 0: proved (--table: every cell has an answer). 1: refuted. 2: an option is wrong. 3: unknown,
+    or what one method says another contradicts. --engine: 0 clean, 1 a race (--table: 0 all cells agree).
     """  # fmt: skip
     protocol = Protocol(
         slots=slots, run_ahead=run_ahead, completion_wait=not no_completion_wait,
@@ -103,6 +109,10 @@ def prove(
         write_twice=write_twice, drop=cast(Drop, drop), drop_wait=not no_drop_wait,
         shared_counter=not shared_across_buckets, wait_own_event=wait_own_event, one_stream=one_stream,
     )  # fmt: skip
+    if engine:
+        if smt2 or litmus:
+            raise UsageError("racecheck prove: --engine writes no --smt2 and no --litmus; leave them out")
+        return prove_engine(protocol, method, table, json)
     if table:
         if protocol != Protocol() or smt2 or litmus:
             raise UsageError(

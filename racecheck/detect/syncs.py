@@ -40,17 +40,36 @@ def audit_syncs(trace: Sequence[r.Record]) -> list[Sync]:
     known = _races(trace)
     copies = _blocking(trace)
     lines = lines_that_order(trace, copies)
-    syncs = []
-    for key, members in lines.items():
-        sync = Sync(what=key[0], loc=key[1], count=len(members))
-        removed = {id(member) for member in members}
-        sync.races = [f for race, f in _races(without(trace, removed)).items() if race not in known]
-        if sync.races:
-            sync.protects = sorted({finding.buffer for finding in sync.races})
-            sync.role = _role(members, sync.races, copies)
-        syncs.append(sync)
+    syncs = [_without_line(trace, known, key, members, copies) for key, members in lines.items()]
     _mark_deletable(trace, syncs, lines, set(known), copies)
     return syncs
+
+
+def accidental_syncs(trace: Sequence[r.Record]) -> list[Sync]:
+    """The lines of `trace` that are load-bearing by accident; only blocking calls are looked at."""
+    copies = _blocking(trace)
+    lines = lines_that_order(trace, copies).items()
+    blocking = {key: members for key, members in lines if all(id(member) in copies for member in members)}
+    known = _races(trace) if blocking else {}
+    syncs = [_without_line(trace, known, key, members, copies) for key, members in blocking.items()]
+    return [sync for sync in syncs if sync.role == ACCIDENTAL]
+
+
+def _without_line(
+    trace: Sequence[r.Record],
+    known: dict[Identity, Finding],
+    key: tuple[str, r.Loc],
+    members: Sequence[r.Record],
+    copies: dict[int, r.Node],
+) -> Sync:
+    """What becomes of `trace`, which has the races `known` anyway, without the line's `members`."""
+    sync = Sync(what=key[0], loc=key[1], count=len(members))
+    removed = {id(member) for member in members}
+    sync.races = [f for race, f in _races(without(trace, removed)).items() if race not in known]
+    if sync.races:
+        sync.protects = sorted({finding.buffer for finding in sync.races})
+        sync.role = _role(members, sync.races, copies)
+    return sync
 
 
 def _role(members: Sequence[r.Record], races: Sequence[Finding], copies: dict[int, r.Node]) -> str:

@@ -145,7 +145,7 @@ class Baton(Waits):
             return
         with self._mutex:
             others = [other for other in self._ready() if other is not task]
-            choice = self._decide(len(others) + 1)
+            choice = self._decide([task, *others])
             if choice:
                 self._grant(others[choice - 1])
         if choice:

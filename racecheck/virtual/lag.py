@@ -28,7 +28,11 @@ RETIRE, SWITCH = "retire", "switch"
 
 
 class Lag(Protocol):
-    """Answers what a run leaves open. `name` is what reports call it and what reproduces it."""
+    """Answers what a run leaves open. `name` is what reports call it and what reproduces it.
+
+    A lag with `choose(threads)` is asked that instead of `SWITCH`, at each of these places: it gets the
+    numbers of the threads that could go on, also of a single one, and answers with a place in them.
+    """
 
     @property
     def name(self) -> str:
@@ -148,7 +152,8 @@ def as_lag(given: str | Sequence[int] | Lag) -> Lag:
             f"a lag is a name, a token, a list of decisions or an object with decide(kind, options), "
             f"not {given!r:.40}"
         )
-    return given if isinstance(given, (Eager, Latest, Seeded, Listed, Recording)) else Checked(given)
+    own = isinstance(given, (Eager, Latest, Seeded, Listed, Recording)) or hasattr(given, "choose")
+    return given if own else Checked(given)
 
 
 def _spelt(given: str) -> Lag:

@@ -66,12 +66,14 @@ class ScheduledThreads(HostThreads):
         if task is None:
             return lock.acquire(blocking, timeout)  # type: ignore[no-any-return]
         if not lock.acquire(False):
+            baton.tried(lock, blocking)
             if not blocking:
                 self.rest()
                 return False
             if not self.wait(task, lock, timeout, "a lock"):
                 return False
         baton.keepers[lock] = task
+        baton.tried(lock, False)
         return True
 
     def wait(self, task: Task, lock: Any, timeout: float, waits: str) -> bool:

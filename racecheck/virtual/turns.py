@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from _thread import RLock, get_ident
+from collections.abc import Callable
 from time import monotonic
 
 from racecheck.errors import DeadlockError
 from racecheck.virtual.lag import SWITCH, Lag
 from racecheck.virtual.strangers import Strangers
 from racecheck.virtual.tasks import State, Task, deadlock_story
+
+
+def _nobody_asks(lock: object, waits: bool) -> None:
+    """Orders are not explored."""
 
 
 class Unwound(SystemExit):
@@ -23,6 +28,7 @@ class Turns:
         self.clock = 0.0  # virtual seconds
         self.skipped = 0.0  # how many of them did not pass for real
         self.keepers: dict[object, Task] = {}  # who holds a lock
+        self.tried: Callable[[object, bool], None] = _nobody_asks  # told of locks, and if a thread must wait
         self._tasks: list[Task] = []  # in the order in which they came
         self._known: dict[int, Task] = {}  # by thread identifier
         self._strangers = Strangers(self._known)
@@ -85,8 +91,15 @@ class Turns:
         inner = [task for task in ready if task.level == top]
         return [task for task in inner if not task.yields] or inner
 
-    def _decide(self, options: int) -> int:
-        return self._levels[-1][0].decide(SWITCH, options) if options > 1 and self._levels else 0
+    def _decide(self, tasks: list[Task]) -> int:
+        """Which of `tasks` goes on, by its place; whoever explores orders is told also of a single one."""
+        if not self._levels:
+            return 0
+        lag = self._levels[-1][0]
+        choose = getattr(lag, "choose", None)
+        if choose is not None:
+            return int(choose([task.number for task in tasks]))
+        return lag.decide(SWITCH, len(tasks)) if len(tasks) > 1 else 0
 
     def _pass_on(self, last: Task) -> None:
         """Somebody runs who can: the lag's choice of those that follow `last` in order, round and round."""
@@ -96,7 +109,7 @@ class Turns:
             if ready:
                 turn = [task for task in ready if task.number > last.number]
                 turn += [task for task in ready if task.number <= last.number]
-                self._grant(turn[self._decide(len(turn))])
+                self._grant(turn[self._decide(turn)])
                 return
             if self._outsiders():
                 self._idle()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from programs import Program
 
-from racecheck.detect.syncs import ACCIDENTAL, LOAD_BEARING, REDUNDANT, audit_syncs
+from racecheck.detect.syncs import ACCIDENTAL, LOAD_BEARING, REDUNDANT, accidental_syncs, audit_syncs
 
 
 def roles(program: Program) -> list[tuple[str, str, list[str]]]:
@@ -46,6 +46,8 @@ def test_blocking_copy_of_something_else_protects_by_accident():
     assert roles(accident) == [("blocking h2d", ACCIDENTAL, ["P"])]
     meant = Program().alloc("P").write("P").op("s", "h2d", "P", "D", blocking=True).write("P")
     assert roles(meant) == [("blocking h2d", LOAD_BEARING, ["P"])]
+    assert [sync.protects for sync in accidental_syncs(accident.records)] == [["P"]]
+    assert accidental_syncs(meant.records) == []
 
 
 def test_stream_waits_and_hand_overs_count():
