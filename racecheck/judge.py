@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from racecheck.detect import Detector, Finding
 from racecheck.detect.advice import advise
 from racecheck.detect.evidence import Evidence
+from racecheck.detect.premises import Premises
 from racecheck.errors import Inconclusive, RaceFound
 from racecheck.report.channel import deliver
 from racecheck.trace import Trace, flush, subscribe
@@ -30,9 +31,9 @@ UNTESTED = "no staged buffer was rewritten in the audited code"
 class Audit:
     """The verdict on a stretch of execution; complete once the context is left."""
 
-    def __init__(self) -> None:
+    def __init__(self, run_ahead: int | None = None) -> None:
         self.trace = Trace()
-        self._detector = Detector()
+        self._detector = Detector(run_ahead)
         self._repaired = False
 
     def __call__(self, record: Record) -> None:
@@ -53,6 +54,11 @@ class Audit:
     def evidence(self) -> Evidence:
         """Which buffers were rewritten, how often, what ordered that, how often a window was open."""
         return self._detector.evidence
+
+    @property
+    def premises(self) -> Premises:
+        """Which premises of the slot theorem the audited code kept, and where it broke one."""
+        return self._detector.premises.result()
 
     @property
     def findings(self) -> list[Finding]:
@@ -126,12 +132,29 @@ class Audit:
 
 
 @contextmanager
-def audit() -> Iterator[Audit]:
-    """Judge the enclosed code, on whatever device it runs."""
-    judge = Audit()
+def audit(run_ahead: int | None = None) -> Iterator[Audit]:
+    """Judge the enclosed code, on whatever device it runs.
+
+    `run_ahead`: how many steps the host may be planning beyond the last one it waited for. No verdict depends
+    on it; the premises are checked against it, or against the most that the slots found allow.
+
+    Raises:
+        TypeError, ValueError: `run_ahead` is no whole number, or less than 0.
+    """
+    judge = Audit(_checked(run_ahead))
     with subscribe(judge):
         try:
             yield judge
         finally:
             flush("the context ended")
             deliver(judge)
+
+
+def _checked(run_ahead: int | None) -> int | None:
+    if run_ahead is None:
+        return None
+    if isinstance(run_ahead, bool) or not isinstance(run_ahead, int):
+        raise TypeError(f"audit: run_ahead must be a whole number of steps, not {run_ahead!r:.40}")
+    if run_ahead < 0:
+        raise ValueError(f"audit: run_ahead must be 0 or more, not {run_ahead}")
+    return run_ahead

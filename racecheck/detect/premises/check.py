@@ -1,0 +1,258 @@
+"""The premises, checked while a trace grows. Step n is planned when the host writes one of its buffers.
+
+a b c   when step n is planned, the planning thread must be behind every reader of every step up to n - d,
+        where d = run-ahead + 1. Which of the three is broken follows from the wait for that step: there was
+        none; its event was recorded before the reader; or after it, where it does not cover it.
+d e f   a place must not be taken again before d steps have gone by, unless the step waits for the readers of
+        this very place itself. Which of the three: the other buffers of the step have moved on; a dropped
+        plan took the slot in between; or the counter is not one for all steps.
+
+Steps, phases and slots are those of `racecheck.mark` and of named staging buffers: without them nothing is
+checked. Memory is bounded: a step is forgotten once the planner is behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from racecheck.detect.clocks import Chain
+from racecheck.detect.ordering import Ordering
+from racecheck.detect.premises import blame
+from racecheck.detect.premises.result import Broken, Premises, in_order, unchecked
+from racecheck.detect.premises.uses import Engine, Engines, Place, Reader, Reuse, Use
+from racecheck.detect.premises.waits import Waits
+from racecheck.detect.shadow import Access, Object
+from racecheck.trace import records as r
+
+TWIN = " (device)"
+NO_BUFFERS = (
+    "no host write to a slot of a named staging buffer was recorded (racecheck.staging.PinnedBuffer has slots)"
+)
+NO_STEPS = "the writes to staging buffers carry no step; enclose each in racecheck.mark(step=...)"
+NO_ROUND = "no slot was written by two steps; run more steps"
+MIXED = "step numbers go back and forth: several engines plan in one thread"
+
+
+class PremiseCheck:
+    """Listens through a detector, whose `ordering` it asks; `run_ahead` is what the proof assumes, if known."""
+
+    def __init__(self, ordering: Ordering, run_ahead: int | None = None) -> None:
+        self._ordering = ordering
+        self._told = run_ahead
+        self._places: dict[tuple[str, int], Place] = {}
+        self._declared: dict[str, set[int]] = {}
+        self._engines = Engines()
+        self._waits = Waits(ordering)
+        self._found: dict[tuple[str, str], Broken] = {}
+        self._latest: dict[tuple[str, str], int] = {}  # the step that broke it last
+        self._observed = self._dropped = 0
+        self._unmarked = self._round = False
+        #: To be called after the ordering has accounted for the record.
+        self.handlers: dict[type, Callable[[Any], None]] = {
+            r.EventRecord: self._waits.recorded,
+            r.EventFree: self._waits.freed,
+            r.StreamWait: self._stream_wait,
+            r.Acquire: self._acquire,
+        }
+
+    def declare(self, owner: Object) -> None:
+        """A slot of a named buffer exists."""
+        if owner.slot is not None and owner.buffer is not None and owner.is_host:
+            self._declared.setdefault(owner.buffer, set()).add(owner.slot)
+
+    def touch(self, owner: Object, chain: Chain, access: Access) -> None:
+        """`access` uses bytes of `owner`, one slot of a named buffer or its device twin."""
+        if owner.slot is None or owner.buffer is None:
+            return
+        record = access.record
+        if isinstance(record, r.HostAccess):
+            if access.is_write and owner.is_host:
+                self._write(owner.buffer, owner.slot, chain, record)
+        elif not access.is_write and access.node is not None:
+            self._read(owner.buffer.removesuffix(TWIN), owner.slot, access, is_host=owner.is_host)
+
+    def result(self) -> Premises:
+        """What the trace so far says of the premises."""
+        for engine in self._engines:
+            self._judge_reuses(engine)
+        broken = list(self._found.values())
+        if any(each.letter == "f" for each in broken):  # counters that are not one explain both
+            broken = [each for each in broken if each.how != "drop-advance"]
+        if not self._places:
+            return unchecked(NO_STEPS if self._unmarked else NO_BUFFERS)
+        return Premises(
+            slots=self._slots,
+            run_ahead=self._observed,
+            assumed=self._d - 1,
+            told=self._told is not None,
+            steps=sum(engine.planned for engine in self._engines),
+            dropped=self._dropped,
+            broken=in_order(broken),
+            unchecked=self._why_not(),
+        )
+
+    def _why_not(self) -> str | None:
+        if not self._round:
+            return NO_ROUND
+        mixed = any(2 * engine.run > engine.planned for engine in self._engines)
+        return MIXED if mixed else None
+
+    # -- what the proof is asked about ---------------------------------------------------------
+
+    @property
+    def _slots(self) -> int:
+        """The fewest places of a staged buffer that rotates."""
+        places = [count for buffer, count in self._counts().items() if self._is_staged(buffer) and count > 1]
+        return min(places, default=1)
+
+    @property
+    def _d(self) -> int:
+        """Step n is planned once the host is behind step n - d."""
+        return self._slots if self._told is None else self._told + 1
+
+    def _counts(self) -> dict[str, int]:
+        return {buffer: len(slots) for buffer, slots in self._declared.items()}
+
+    def _is_staged(self, buffer: str) -> bool:
+        return any(buffer in engine.plans for engine in self._engines)
+
+    # -- records -------------------------------------------------------------------------------
+
+    def _stream_wait(self, record: r.StreamWait) -> None:
+        known = self._waits.followed(record)
+        engine = None if known is None else self._engines.of_thread(known.record.thread)
+        step = engine.steps.get(known.step) if engine and known and known.step is not None else None
+        if step is not None and known is not None:
+            step.followed.append(known)
+
+    def _acquire(self, record: r.Acquire) -> None:
+        """A wait is for the step that it, or the event it waits for, is marked with."""
+        if not record.done:
+            return
+        known = self._waits.acquired(record)
+        engine = None if known is None else self._engines.of_thread(known.record.thread)
+        for number in {record.mark.step, known.step} if engine and known else ():
+            step = engine.steps.get(number) if engine and number is not None else None
+            if step is not None:
+                step.waited, step.waited_at = known, self._waits.issued
+
+    def _read(self, buffer: str, slot: int, access: Access, *, is_host: bool) -> None:
+        place = self._places.get((buffer, slot))
+        use = None if place is None else place.use
+        if place is None or use is None:
+            return
+        self._waits.issued += 1
+        is_copy = is_host and isinstance(access.record, r.DeviceOp) and access.record.node.kind == "h2d"
+        reader = Reader(access.moment, access.record, self._waits.issued, is_copy)
+        use.step.readers[access.moment.chain] = reader
+        if is_host:
+            use.readers[access.moment.chain] = reader
+        if is_copy:
+            use.step.first_copy = use.step.first_copy or reader.at
+        else:
+            use.launched = True
+            place.last = use
+
+    # -- plans ---------------------------------------------------------------------------------
+
+    def _write(self, buffer: str, slot: int, chain: Chain, record: r.HostAccess) -> None:
+        number = record.mark.step
+        if number is None:
+            self._unmarked = True
+            return
+        engine = self._engines.of(record.thread, buffer)
+        if number != engine.latest:
+            self._judge_reuses(engine)
+        step = engine.enter(number)
+        place = self._places.get((buffer, slot))
+        if place is None:
+            place = self._places[buffer, slot] = Place(buffer, slot)
+            self._declared.setdefault(buffer, set()).add(slot)
+        use = place.use
+        if use is not None and use.step is step:
+            if not use.readers:
+                return  # still the same plan
+            self._again(place, use, chain, record)
+        elif use is not None:
+            self._round = True
+        self._ahead(engine, buffer, chain, record)
+        self._turn(engine, place, chain, record)
+        place.use = Use(engine.run, step, record.thread, record.loc)
+        engine.slots[buffer] = slot
+        engine.plans[buffer] = place, place.use
+
+    def _again(self, place: Place, use: Use, chain: Chain, record: r.HostAccess) -> None:
+        """The step has written this place before, and something reads that."""
+        if use.open_readers(chain):
+            planned_again = use.thread != record.thread and not use.launched
+            why = blame.written_twice(use.step.number, place.buffer, record, planned_again)
+            self._break(why, use.step.number, place.buffer)
+
+    def _ahead(self, engine: Engine, buffer: str, chain: Chain, record: r.HostAccess) -> None:
+        """Premises a, b and c: is the planner behind all that it must be behind?"""
+        pending = engine.open_steps(chain)
+        if pending:
+            self._observed = max(self._observed, engine.latest - pending[0].number)
+        for step in pending:
+            reader = step.open_reader(chain)
+            if step.number <= engine.latest - self._d and reader is not None and not step.flagged:
+                step.flagged = True
+                self._break(blame.unwaited(step, reader, record), engine.latest, buffer)
+
+    def _turn(self, engine: Engine, place: Place, chain: Chain, record: r.HostAccess) -> None:
+        """Premises d, e and f: does the place come round when it must?"""
+        number, last = engine.latest, place.last
+        dropped = self._dropped_plan(engine, place.buffer)
+        advanced = dropped is not None and dropped is not place
+        if advanced and dropped is not None:
+            self._break(blame.moved_on(dropped, place, self._counts(), record), number, place.buffer)
+        if last is None or last.run != engine.run or not 0 < number - last.step.number < self._d:
+            return
+        if self._guarded(last, number, record):
+            return
+        engine.reuses.append(Reuse(place, last.step.number, number, record.loc, advanced))
+        reader = next((each for each in last.open_readers(chain) if not each.is_copy), None)
+        if reader is not None:
+            self._break(blame.read_itself(reader, place.buffer, record), number, place.buffer)
+
+    def _dropped_plan(self, engine: Engine, buffer: str) -> Place | None:
+        """Where the step that is being planned lay before, if that plan was dropped."""
+        place, use = engine.plans.get(buffer, (None, None))
+        if use is None or use.launched or not use.readers or use.step.number != engine.latest:
+            return None
+        self._dropped += engine.dropped != engine.latest
+        engine.dropped = engine.latest
+        return place
+
+    def _guarded(self, last: Use, number: int, record: r.HostAccess) -> bool:
+        """Has the step itself waited for the copies that read the place?"""
+        thread, readers = record.thread, last.readers.values()
+        return bool(readers) and all(self._waits.has_waited(thread, number, each.moment) for each in readers)
+
+    # -- what is broken ------------------------------------------------------------------------
+
+    def _judge_reuses(self, engine: Engine) -> None:
+        """The latest step is planned: which of its buffers came round too early, and why?"""
+        places, found = self._counts(), []
+        for reuse in engine.reuses:
+            why = blame.too_early(reuse, engine, places, self._d)
+            found += [] if why is None else [(why, reuse)]
+        engine.reuses.clear()
+        by_drop = any(why.how == "drop-advance" for why, _ in found)
+        for why, reuse in found:
+            if not (by_drop and why.letter == "f"):  # a buffer that the dropped plan had no use for
+                self._break(why, reuse.step, reuse.place.buffer)
+
+    def _break(self, why: blame.Blame, step: int, buffer: str) -> None:
+        """Note it, once a step."""
+        key = why.letter, why.how
+        known = self._found.get(key)
+        if known is None:
+            self._found[key] = Broken(*why, step=step, buffers=(buffer,))
+        else:
+            buffers = known.buffers if buffer in known.buffers else (*known.buffers, buffer)
+            count = known.count + (self._latest[key] != step)
+            self._found[key] = replace(known, buffers=buffers, count=count)
+        self._latest[key] = step
