@@ -97,7 +97,7 @@ class Audit:
         The findings of a race; of a clean run the certificate: each buffer's rewrites, how many of them
         were made while an earlier read was still open, and which waits allowed them.
         """
-        from racecheck.report.text import describe_evidence
+        from racecheck.report.text import describe_evidence, describe_premises
 
         verdict = self.verdict
         if verdict == "clean":
@@ -106,7 +106,7 @@ class Audit:
             body = self._untested() + "\n"
         else:
             body = self._stories(width)
-        return f"verdict: {verdict}\n\n{body}"
+        return f"verdict: {verdict}\n\n{body}{describe_premises(self.premises, verdict, width)}"
 
     def _untested(self) -> str:
         """Why the run is inconclusive, and what would change that."""

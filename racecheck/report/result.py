@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from racecheck.detect.evidence import Evidence
 from racecheck.detect.finding import Finding
+from racecheck.detect.premises import Premises
 
 if TYPE_CHECKING:  # staging imports torch, which takes seconds
     from racecheck.staging import SlotCost
@@ -78,6 +79,7 @@ class Row:
     requests: int = 0  # how many requests were compared with the reference
     other_slots: int | None = None  # slots of the runners that this row is not about
     costs: Sequence[SlotCost] = ()  # what its slots cost, if the engine says
+    premises: Premises | None = None  # of the slot theorem; None for a run without a trace
 
     @property
     def buffer(self) -> str | None:

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 import racecheck
 from racecheck.detect.evidence import Evidence
 from racecheck.detect.finding import Finding
+from racecheck.detect.premises import Premises
 from racecheck.report.result import WRONG, Row, Tokens, compare
 from racecheck.scenario.engines import EngineSettings, serve
 from racecheck.scenario.plan import RowPlan, model_spec
@@ -75,6 +76,7 @@ class _Outcome(NamedTuple):
     findings: Sequence[Finding] = ()
     evidence: Evidence = Evidence()
     costs: Sequence[SlotCost] = ()
+    premises: Premises | None = None
 
 
 def run_row(
@@ -108,6 +110,7 @@ def run_row(
         findings=outcome.findings,
         evidence=outcome.evidence,
         costs=outcome.costs,
+        premises=outcome.premises,
         requests=sum(bool(items and outcome.tokens.get(name)) for name, items in reference.tokens.items()),
         witness=compare(reference.tokens, outcome.tokens, _whole(plan, requests, reference, count.steps)),
     )
@@ -125,8 +128,11 @@ def _audited(plan: RowPlan, requests: Sequence[Request], on_step: StepCounter) -
     costs: Sequence[SlotCost] = ()
     audit = reason = None
     try:
-        devices = plan.file.scenario.ranks
-        with _device(plan.lag, plan.exact, devices), racecheck.audit() as audit:
+        scenario = plan.file.scenario
+        with (
+            _device(plan.lag, plan.exact, scenario.ranks),
+            racecheck.audit(run_ahead=scenario.run_ahead) as audit,
+        ):
             tokens, costs = _run_ahead(plan, requests, on_step)
     except Exception as error:
         # A corrupted index may well end the run; the race that corrupted it is the news then.
@@ -145,7 +151,7 @@ def _audited(plan: RowPlan, requests: Sequence[Request], on_step: StepCounter) -
     findings = [replace(finding, pairs=[]) for finding in audit.findings]
     evidence = Evidence()
     evidence.buffers, evidence.held = audit.evidence.buffers, audit.evidence.held
-    return _Outcome(tokens, verdict, reason, findings, evidence, costs)
+    return _Outcome(tokens, verdict, reason, findings, evidence, costs, audit.premises)
 
 
 def _on_gpu(plan: RowPlan, requests: Sequence[Request], on_step: StepCounter) -> _Outcome:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from racecheck.detect.premises.uses import Engine, Place, Reader, Reuse, Step
+from racecheck.detect.premises.uses import Engine, Place, Reader, Reuse, SlotsOf, Step
 from racecheck.detect.premises.waits import Recorded
 from racecheck.trace import records as r
 
@@ -57,14 +57,22 @@ def _name(reader: Reader) -> str:
 def read_itself(reader: Reader, buffer: str, write: r.HostAccess) -> Blame:
     """The replay or kernel that reads host memory itself is what a wait has to cover."""
     what = (
-        f"the {_name(reader)} of step {reader.record.mark.step} at {reader.record.loc} reads {buffer} itself, "
-        f"and no wait covers it before step {write.mark.step} writes there"
+        f"the {_name(reader)} of step {reader.record.mark.step} at {reader.record.loc} reads {buffer} itself,"
+        f" and no wait covers it before step {write.mark.step} writes there"
     )
     return Blame("b", "wait-covers-copy", write.loc, what)
 
 
-def written_twice(number: int, buffer: str, write: r.HostAccess, planned_again: bool) -> Blame:
-    """One step wrote a place again while the copy behind its first write was open."""
+def written_twice(
+    number: int, buffer: str, write: r.HostAccess, planned_again: bool, waited: r.EventRecord | None
+) -> Blame:
+    """One step wrote a place again while the copy behind its first write was open.
+
+    `waited`: the event that the host has waited for in between, in vain.
+    """
+    if planned_again and waited is not None:
+        what = f"the wait for a dropped plan of step {number} does not cover its copies to {buffer}"
+        return Blame("c", "event-before", waited.loc, what)
     if planned_again:
         what = f"step {number} is planned again before the copies of its dropped plan are waited for"
         return Blame("e", "no-drop-wait", write.loc, what)
@@ -72,33 +80,34 @@ def written_twice(number: int, buffer: str, write: r.HostAccess, planned_again: 
     return Blame("d", "write-twice", write.loc, what)
 
 
-def moved_on(dropped: Place, place: Place, places: dict[str, int], write: r.HostAccess) -> Blame:
+def moved_on(dropped: Place, place: Place, places: SlotsOf, write: r.HostAccess) -> Blame:
     """A step is planned again in another slot than its dropped plan had."""
     what = (
-        f"step {write.mark.step} is planned again in slot {place.slot} of {place.buffer}; its dropped plan was "
-        f"in slot {dropped.slot}"
+        f"step {write.mark.step} is planned again in slot {place.slot} of {place.buffer}; "
+        f"its dropped plan was in slot {dropped.slot}"
     )
     if (dropped.slot + 1) % places[place.buffer] == place.slot:
         return Blame("e", "drop-advance", write.loc, f"{what}, which it has not given back")
     return Blame("f", "shared-across-buckets", write.loc, f"{what}: they do not count their slots together")
 
 
-def too_early(reuse: Reuse, engine: Engine, places: dict[str, int], d: int) -> Blame | None:
+def too_early(reuse: Reuse, engine: Engine, places: SlotsOf, d: int) -> Blame | None:
     """Why a place is taken again after fewer than `d` steps; None if there are too few for everybody."""
     buffer, slot = reuse.place.buffer, reuse.place.slot
     have = places[buffer]
-    others = {name: at for name, at in engine.slots.items() if name != buffer and places[name] >= d}
     twice = f"steps {reuse.before} and {reuse.step} both take slot {slot} of {buffer}"
     if have < d:
-        if not any(places[name] >= d for name in engine.plans):
-            return None
         other = max(places[name] for name in engine.plans)
+        if other < d:
+            return None
         what = f"{twice}, which has {have} where others have {other}"
         return Blame("d", "one-stays", reuse.loc, what)
-    moved = next((name for name, at in others.items() if at != slot and places[name] == have), None)
-    if moved is not None:
-        what = f"{twice}, while {moved} has gone on to slot {others[moved]}"
-        return Blame("d", "one-stays", reuse.loc, what)
+    for number in (reuse.before, reuse.step):
+        step = engine.recent.get(number)
+        for name, at in step.slots.items() if step is not None else ():
+            if at != slot and places[name] == have:
+                what = f"{twice}, while {name} is in slot {at} in step {number}"
+                return Blame("d", "one-stays", reuse.loc, what)
     if reuse.advanced:
         return Blame("e", "drop-advance", reuse.loc, f"{twice}: a plan dropped in between has used up a turn")
     return Blame("f", "shared-across-buckets", reuse.loc, f"{twice}: they do not count their slots together")

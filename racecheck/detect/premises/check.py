@@ -14,39 +14,36 @@ checked. Memory is bounded: a step is forgotten once the planner is behind it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from racecheck.detect.clocks import Chain
 from racecheck.detect.ordering import Ordering
 from racecheck.detect.premises import blame
-from racecheck.detect.premises.result import Broken, Premises, in_order, unchecked
-from racecheck.detect.premises.uses import Engine, Engines, Place, Reader, Reuse, Use
+from racecheck.detect.premises.notes import Notes
+from racecheck.detect.premises.result import Premises, unchecked
+from racecheck.detect.premises.uses import Engine, Engines, Place, Reader, Reuse, SlotsOf, Use
 from racecheck.detect.premises.waits import Waits
 from racecheck.detect.shadow import Access, Object
 from racecheck.trace import records as r
 
 TWIN = " (device)"
-NO_BUFFERS = (
-    "no host write to a slot of a named staging buffer was recorded (racecheck.staging.PinnedBuffer has slots)"
-)
+NO_BUFFERS = "no host write to a slot of a named staging buffer was recorded (racecheck.staging.PinnedBuffer has slots)"
 NO_STEPS = "the writes to staging buffers carry no step; enclose each in racecheck.mark(step=...)"
 NO_ROUND = "no slot was written by two steps; run more steps"
 MIXED = "step numbers go back and forth: several engines plan in one thread"
 
 
 class PremiseCheck:
-    """Listens through a detector, whose `ordering` it asks; `run_ahead` is what the proof assumes, if known."""
+    """Listens through a detector, whose `ordering` it asks. `run_ahead`: what the proof assumes, if known."""
 
     def __init__(self, ordering: Ordering, run_ahead: int | None = None) -> None:
         self._ordering = ordering
         self._told = run_ahead
         self._places: dict[tuple[str, int], Place] = {}
-        self._declared: dict[str, set[int]] = {}
+        self._slots_of = SlotsOf()
         self._engines = Engines()
         self._waits = Waits(ordering)
-        self._found: dict[tuple[str, str], Broken] = {}
-        self._latest: dict[tuple[str, str], int] = {}  # the step that broke it last
+        self._notes = Notes()
         self._observed = self._dropped = 0
         self._unmarked = self._round = False
         #: To be called after the ordering has accounted for the record.
@@ -60,7 +57,7 @@ class PremiseCheck:
     def declare(self, owner: Object) -> None:
         """A slot of a named buffer exists."""
         if owner.slot is not None and owner.buffer is not None and owner.is_host:
-            self._declared.setdefault(owner.buffer, set()).add(owner.slot)
+            self._slots_of.add(owner.buffer, owner.slot)
 
     def touch(self, owner: Object, chain: Chain, access: Access) -> None:
         """`access` uses bytes of `owner`, one slot of a named buffer or its device twin."""
@@ -77,9 +74,6 @@ class PremiseCheck:
         """What the trace so far says of the premises."""
         for engine in self._engines:
             self._judge_reuses(engine)
-        broken = list(self._found.values())
-        if any(each.letter == "f" for each in broken):  # counters that are not one explain both
-            broken = [each for each in broken if each.how != "drop-advance"]
         if not self._places:
             return unchecked(NO_STEPS if self._unmarked else NO_BUFFERS)
         return Premises(
@@ -89,7 +83,7 @@ class PremiseCheck:
             told=self._told is not None,
             steps=sum(engine.planned for engine in self._engines),
             dropped=self._dropped,
-            broken=in_order(broken),
+            broken=self._notes.broken(),
             unchecked=self._why_not(),
         )
 
@@ -99,24 +93,14 @@ class PremiseCheck:
         mixed = any(2 * engine.run > engine.planned for engine in self._engines)
         return MIXED if mixed else None
 
-    # -- what the proof is asked about ---------------------------------------------------------
-
     @property
     def _slots(self) -> int:
-        """The fewest places of a staged buffer that rotates."""
-        places = [count for buffer, count in self._counts().items() if self._is_staged(buffer) and count > 1]
-        return min(places, default=1)
+        return self._slots_of.fewest(buffer for engine in self._engines for buffer in engine.plans)
 
     @property
     def _d(self) -> int:
         """Step n is planned once the host is behind step n - d."""
         return self._slots if self._told is None else self._told + 1
-
-    def _counts(self) -> dict[str, int]:
-        return {buffer: len(slots) for buffer, slots in self._declared.items()}
-
-    def _is_staged(self, buffer: str) -> bool:
-        return any(buffer in engine.plans for engine in self._engines)
 
     # -- records -------------------------------------------------------------------------------
 
@@ -152,7 +136,7 @@ class PremiseCheck:
         if is_copy:
             use.step.first_copy = use.step.first_copy or reader.at
         else:
-            use.launched = True
+            use.launched = use.step.launched = True
             place.last = use
 
     # -- plans ---------------------------------------------------------------------------------
@@ -169,7 +153,7 @@ class PremiseCheck:
         place = self._places.get((buffer, slot))
         if place is None:
             place = self._places[buffer, slot] = Place(buffer, slot)
-            self._declared.setdefault(buffer, set()).add(slot)
+            self._slots_of.add(buffer, slot)
         use = place.use
         if use is not None and use.step is step:
             if not use.readers:
@@ -180,15 +164,17 @@ class PremiseCheck:
         self._ahead(engine, buffer, chain, record)
         self._turn(engine, place, chain, record)
         place.use = Use(engine.run, step, record.thread, record.loc)
-        engine.slots[buffer] = slot
+        step.slots[buffer] = slot
         engine.plans[buffer] = place, place.use
 
     def _again(self, place: Place, use: Use, chain: Chain, record: r.HostAccess) -> None:
         """The step has written this place before, and something reads that."""
         if use.open_readers(chain):
             planned_again = use.thread != record.thread and not use.launched
-            why = blame.written_twice(use.step.number, place.buffer, record, planned_again)
-            self._break(why, use.step.number, place.buffer)
+            number = use.step.number
+            waited = self._waits.event_waited(record.thread, number)
+            why = blame.written_twice(number, place.buffer, record, planned_again, waited)
+            self._notes.add(why, number, place.buffer)
 
     def _ahead(self, engine: Engine, buffer: str, chain: Chain, record: r.HostAccess) -> None:
         """Premises a, b and c: is the planner behind all that it must be behind?"""
@@ -199,7 +185,7 @@ class PremiseCheck:
             reader = step.open_reader(chain)
             if step.number <= engine.latest - self._d and reader is not None and not step.flagged:
                 step.flagged = True
-                self._break(blame.unwaited(step, reader, record), engine.latest, buffer)
+                self._notes.add(blame.unwaited(step, reader, record), engine.latest, buffer)
 
     def _turn(self, engine: Engine, place: Place, chain: Chain, record: r.HostAccess) -> None:
         """Premises d, e and f: does the place come round when it must?"""
@@ -207,7 +193,7 @@ class PremiseCheck:
         dropped = self._dropped_plan(engine, place.buffer)
         advanced = dropped is not None and dropped is not place
         if advanced and dropped is not None:
-            self._break(blame.moved_on(dropped, place, self._counts(), record), number, place.buffer)
+            self._notes.add(blame.moved_on(dropped, place, self._slots_of, record), number, place.buffer)
         if last is None or last.run != engine.run or not 0 < number - last.step.number < self._d:
             return
         if self._guarded(last, number, record):
@@ -215,12 +201,12 @@ class PremiseCheck:
         engine.reuses.append(Reuse(place, last.step.number, number, record.loc, advanced))
         reader = next((each for each in last.open_readers(chain) if not each.is_copy), None)
         if reader is not None:
-            self._break(blame.read_itself(reader, place.buffer, record), number, place.buffer)
+            self._notes.add(blame.read_itself(reader, place.buffer, record), number, place.buffer)
 
     def _dropped_plan(self, engine: Engine, buffer: str) -> Place | None:
         """Where the step that is being planned lay before, if that plan was dropped."""
         place, use = engine.plans.get(buffer, (None, None))
-        if use is None or use.launched or not use.readers or use.step.number != engine.latest:
+        if use is None or use.step.launched or not use.readers or use.step.number != engine.latest:
             return None
         self._dropped += engine.dropped != engine.latest
         engine.dropped = engine.latest
@@ -231,28 +217,12 @@ class PremiseCheck:
         thread, readers = record.thread, last.readers.values()
         return bool(readers) and all(self._waits.has_waited(thread, number, each.moment) for each in readers)
 
-    # -- what is broken ------------------------------------------------------------------------
-
     def _judge_reuses(self, engine: Engine) -> None:
         """The latest step is planned: which of its buffers came round too early, and why?"""
-        places, found = self._counts(), []
-        for reuse in engine.reuses:
-            why = blame.too_early(reuse, engine, places, self._d)
-            found += [] if why is None else [(why, reuse)]
+        judged = [(blame.too_early(each, engine, self._slots_of, self._d), each) for each in engine.reuses]
+        found = [(why, reuse) for why, reuse in judged if why is not None]
         engine.reuses.clear()
         by_drop = any(why.how == "drop-advance" for why, _ in found)
         for why, reuse in found:
             if not (by_drop and why.letter == "f"):  # a buffer that the dropped plan had no use for
-                self._break(why, reuse.step, reuse.place.buffer)
-
-    def _break(self, why: blame.Blame, step: int, buffer: str) -> None:
-        """Note it, once a step."""
-        key = why.letter, why.how
-        known = self._found.get(key)
-        if known is None:
-            self._found[key] = Broken(*why, step=step, buffers=(buffer,))
-        else:
-            buffers = known.buffers if buffer in known.buffers else (*known.buffers, buffer)
-            count = known.count + (self._latest[key] != step)
-            self._found[key] = replace(known, buffers=buffers, count=count)
-        self._latest[key] = step
+                self._notes.add(why, reuse.step, reuse.place.buffer)

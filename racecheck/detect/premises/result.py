@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from racecheck.trace.records import Loc
@@ -65,8 +64,3 @@ class Premises:
 def unchecked(why: str) -> Premises:
     """Nothing can be said, because of `why`."""
     return Premises(slots=0, run_ahead=0, assumed=0, told=False, steps=0, dropped=0, unchecked=why)
-
-
-def in_order(broken: Iterable[Broken]) -> tuple[Broken, ...]:
-    """By letter, then by way."""
-    return tuple(sorted(broken, key=lambda each: (each.letter, each.how)))

@@ -7,7 +7,7 @@ engine's, so that the ranks of a process, with steps of equal numbers, are not m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,6 +17,8 @@ from racecheck.trace import records as r
 
 #: Steps of an engine that are remembered while nobody has waited for them.
 REMEMBERED = 64
+#: Steps whose slots are remembered in any case: more than anybody runs ahead.
+RECENT = 16
 
 
 class Reader(NamedTuple):
@@ -41,6 +43,8 @@ class Step:
     first_copy: int | None = None
     waited: Recorded | None = None  # the event of the latest host wait that was for this step
     waited_at: int = 0
+    slots: dict[str, int] = field(default_factory=dict)  # by buffer
+    launched: bool = False
     followed: list[Recorded] = field(default_factory=list)  # its events that a stream waited for
     flagged: bool = False
 
@@ -75,6 +79,24 @@ class Place:
     last: Use | None = None
 
 
+class SlotsOf:
+    """How many slots each buffer has."""
+
+    def __init__(self) -> None:
+        self._slots: dict[str, set[int]] = {}
+
+    def add(self, buffer: str, slot: int) -> None:
+        """`buffer` has this one."""
+        self._slots.setdefault(buffer, set()).add(slot)
+
+    def __getitem__(self, buffer: str) -> int:
+        return len(self._slots[buffer])
+
+    def fewest(self, buffers: Iterable[str]) -> int:
+        """Of those of `buffers` that have more than one, so that they can rotate; 1 if none has."""
+        return min((count for buffer in buffers if (count := self[buffer]) > 1), default=1)
+
+
 class Reuse(NamedTuple):
     """Step `step` took a place that step `before`, fewer than d steps back, has used.
 
@@ -95,8 +117,8 @@ class Engine:
     run: int = 0
     latest: int = -1
     planned: int = 0
-    steps: dict[int, Step] = field(default_factory=dict)
-    slots: dict[str, int] = field(default_factory=dict)  # of the latest step, by buffer
+    steps: dict[int, Step] = field(default_factory=dict)  # those that somebody may not be behind
+    recent: dict[int, Step] = field(default_factory=dict)  # the latest, waited for or not
     plans: dict[str, tuple[Place, Use]] = field(default_factory=dict)  # the latest of each buffer
     reuses: list[Reuse] = field(default_factory=list)  # of the latest step
     dropped: int = -1  # the latest step that was planned again
@@ -106,15 +128,16 @@ class Engine:
         if number < self.latest:
             self.run += 1
             self.steps.clear()
+            self.recent.clear()
         if number != self.latest:
             self.latest = number
             self.planned += 1
-            self.slots.clear()
         known = self.steps.get(number)
         if known is None:
-            known = self.steps[number] = Step(number)
-            while len(self.steps) > REMEMBERED:
-                del self.steps[next(iter(self.steps))]
+            known = self.steps[number] = self.recent[number] = Step(number)
+            for kept, most in ((self.steps, REMEMBERED), (self.recent, RECENT)):
+                while len(kept) > most:
+                    del kept[next(iter(kept))]
         return known
 
     def open_steps(self, chain: Chain) -> list[Step]:

@@ -44,6 +44,7 @@ class Waits:
         self._events: dict[Hashable, Recorded] = {}
         self._behind: dict[Hashable, Recorded] = {}  # stream -> the event it has waited for last
         self._own: dict[str, tuple[int, list[Moment]]] = {}  # thread -> its step, and waits in it
+        self._own_event: dict[str, tuple[int, r.EventRecord]] = {}  # the same, of events: the latest
         self.issued = 0
 
     def recorded(self, record: r.EventRecord) -> None:
@@ -78,7 +79,9 @@ class Waits:
         if own is None or own[0] != step:
             own = self._own[record.thread] = (step, [])
         if record.scope == "event":
-            own[1].extend([] if known is None else [known.moment])
+            if known is not None:
+                own[1].append(known.moment)
+                self._own_event[record.thread] = step, known.record
         elif record.scope == "stream":
             own[1].append(self._ordering.stream(record.target).moment())
         else:
@@ -88,3 +91,8 @@ class Waits:
         """Has `thread`, within `step`, waited for something that covers `moment`?"""
         own = self._own.get(thread)
         return own is not None and own[0] == step and any(covers(each, moment) for each in own[1])
+
+    def event_waited(self, thread: str, step: int) -> r.EventRecord | None:
+        """The event that `thread` waited for last within `step`."""
+        in_step, record = self._own_event.get(thread, (None, None))
+        return record if in_step == step else None
