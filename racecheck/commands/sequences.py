@@ -195,6 +195,7 @@ def replay(
     """
     from racecheck.scenario.plan import check_device
     from racecheck.sequences import EngineProcess, parse_token, program
+    from racecheck.sequences.serial import witness
 
     if device not in ("virtual", "cuda"):
         raise UsageError(f"--device {device}: is not known; write virtual or cuda")
@@ -211,5 +212,6 @@ def replay(
         return 3
     with EngineProcess(target) as engine:
         outcome = engine.run(sequence, explain=True)
-    print(_report(outcome), end="")
+    print(_report(outcome))
+    print(f"\n{witness(target, sequence, outcome.tokens)}")
     return {"clean": 0, "inconclusive": 3}.get(outcome.verdict, 1)

@@ -26,9 +26,15 @@ class Steering:
         self._delays: Sequence[int] = ()
         self._passed = self._owed = 0
 
+    @property
+    def device_last(self) -> bool:
+        """Where nothing is decided, who waits for the device lets all others go first, as `latest` has it."""
+        return isinstance(self._lag, Latest)
+
     def take(self, delays: Sequence[int], decisions: Sequence[int]) -> None:
         """From now on, these."""
-        self._lag, self._delays = Listed(decisions), delays
+        self._lag = Listed(decisions) if any(decisions) else Latest()
+        self._delays = delays
         self._passed = self._owed = 0
 
     def decide(self, kind: str, options: int) -> int:

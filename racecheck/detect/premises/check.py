@@ -27,7 +27,7 @@ from racecheck.detect.shadow import Access, Object
 from racecheck.trace import records as r
 
 TWIN = " (device)"
-NO_BUFFERS = "no host write to a slot of a named staging buffer was recorded (racecheck.staging.PinnedBuffer has slots)"
+NO_BUFFERS = "no host write to a slot of a racecheck.staging.PinnedBuffer was recorded"
 NO_STEPS = "the writes to staging buffers carry no step; enclose each in racecheck.mark(step=...)"
 NO_ROUND = "no slot was written by two steps; run more steps"
 MIXED = "step numbers go back and forth: several engines plan in one thread"
@@ -208,8 +208,10 @@ class PremiseCheck:
         place, use = engine.plans.get(buffer, (None, None))
         if use is None or use.step.launched or not use.readers or use.step.number != engine.latest:
             return None
-        self._dropped += engine.dropped != engine.latest
-        engine.dropped = engine.latest
+        if engine.dropped != engine.latest:
+            engine.dropped = engine.latest
+            self._dropped += 1
+            use.step.slots.clear()  # what runs may stage other buffers
         return place
 
     def _guarded(self, last: Use, number: int, record: r.HostAccess) -> bool:
