@@ -137,10 +137,9 @@ def _sequence(found: Counterexample) -> StepSequence:
         raise CannotRun("it drops plans, and only the fault that uses up their slots comes with a way to")
     if skipped and max(skipped) < BURST:
         return _with_a_witness(skipped, last)
-    more = (
-        MORE if found.protocol.write_twice else 0
-    )  # a temperature that is a little wrong takes a while to show
-    two = {each.step for each in steps if each.bucket or found.protocol.write_twice}
+    if found.protocol.write_twice:
+        return _joining(last)
+    two = {each.step for each in steps if each.bucket}
     asks: list[Ask] = []
     left = 0
     for step in range(last + 1):
@@ -155,7 +154,7 @@ def _sequence(found: Counterexample) -> StepSequence:
 
 
 def _joining(last: int) -> StepSequence:
-    """As many as can join at step `last`, so that the first one's temperature is wrong by more than a little."""
+    """As many as can join at step `last`: the first one's temperature is wrong by more than a little then."""
     asks = (Ask(PROMPT, arrival=last, new=MORE) for _ in range(ROWS))
     return StepSequence(tuple(asks), last + 2 * MORE)
 
