@@ -165,6 +165,7 @@ def _evidence(total: Result) -> str:
     lines.append(
         "sometimes: " + (", ".join(f"{name} {n}" for name, n in sometimes.items()) or "nothing is known")
     )
+    lines.append("premises: " + _ranked(tally.premises))
     lines.append("events: " + _ranked(Counter({k: n for k, n in tally.events.items() if k not in sometimes})))
     lines.append(f"steps behind each other ({len(tally.moves)} in kind): {_ranked(tally.moves)}")
     return "\n".join(lines)

@@ -100,6 +100,7 @@ FAULTS = (
         story="The copy of a pinned row is captured: every replay reads the row again when the stream gets "
         "there, and by then the host has planned the next step in it.",
         repair="copy when planning, from the slot's own row; capture only what reads the device",
+        premise="b",
         shows="race", where=everywhere("*sampler.gather_indices"), kind="sampler", part=CapturedCopy,
         uses=(Unkeyed,),
     ),

@@ -60,6 +60,11 @@ class Premises:
         """The letters of the broken premises, in order."""
         return "".join(sorted({each.letter for each in self.broken}))
 
+    @property
+    def summary(self) -> list[str]:
+        """Each broken premise with its line, or else the status."""
+        return [f"({each.letter}) broken at {each.where}" for each in self.broken] or [self.status]
+
 
 def unchecked(why: str) -> Premises:
     """Nothing can be said, because of `why`."""
