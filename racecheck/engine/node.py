@@ -11,7 +11,6 @@ from racecheck.engine.ranks import Group
 from racecheck.engine.request import Batch
 from racecheck.engine.resources import Resource
 from racecheck.engine.runners import Rotation, Runner, Walk, shape_of
-from racecheck.trace import mark
 
 
 class Node:
@@ -63,8 +62,7 @@ class Node:
 
     def plan(self, batch: Batch, turn: int) -> None:
         """Stage `batch`, on the GPU thread or, ahead of time, on the plan thread."""
-        with mark(step=batch.step, phase="plan"):
-            self.runners[batch.walk].plan(batch, turn)
+        self.runners[batch.walk].plan(batch, turn)
 
     def launch(self, batch: Batch, turn: int) -> None:
         """Queue the forward; its output will be in static memory, in the compute stream's order."""

@@ -7,8 +7,8 @@ d e f   a place must not be taken again before d steps have gone by, unless the 
         this very place itself. Which of the three: the other buffers of the step have moved on; a dropped
         plan took the slot in between; or the counter is not one for all steps.
 
-Steps, phases and slots are those of `racecheck.mark` and of named staging buffers: without them nothing is
-checked. Memory is bounded: a step is forgotten once the planner is behind it.
+Steps are those of `racecheck.mark`, slots those of staging buffers: without them nothing is checked. Memory
+is bounded: a step is forgotten once the planner is behind it.
 """
 
 from __future__ import annotations
@@ -20,17 +20,13 @@ from racecheck.detect.clocks import Chain
 from racecheck.detect.ordering import Ordering
 from racecheck.detect.premises import blame
 from racecheck.detect.premises.notes import Notes
-from racecheck.detect.premises.result import Premises, unchecked
-from racecheck.detect.premises.uses import Engine, Engines, Place, Reader, Reuse, SlotsOf, Use
-from racecheck.detect.premises.waits import Waits
+from racecheck.detect.premises.result import MIXED, NO_BUFFERS, NO_ROUND, NO_STEPS, Premises, unchecked
+from racecheck.detect.premises.uses import Engine, Engines, Place, Reader, Reuse, SlotsOf, Step, Use
+from racecheck.detect.premises.waits import Recorded, Waits
 from racecheck.detect.shadow import Access, Object
 from racecheck.trace import records as r
 
 TWIN = " (device)"
-NO_BUFFERS = "no host write to a slot of a racecheck.staging.PinnedBuffer was recorded"
-NO_STEPS = "the writes to staging buffers carry no step; enclose each in racecheck.mark(step=...)"
-NO_ROUND = "no slot was written by two steps; run more steps"
-MIXED = "step numbers go back and forth: several engines plan in one thread"
 
 
 class PremiseCheck:
@@ -61,9 +57,9 @@ class PremiseCheck:
 
     def touch(self, owner: Object, chain: Chain, access: Access) -> None:
         """`access` uses bytes of `owner`, one slot of a named buffer or its device twin."""
+        record = access.record
         if owner.slot is None or owner.buffer is None:
             return
-        record = access.record
         if isinstance(record, r.HostAccess):
             if access.is_write and owner.is_host:
                 self._write(owner.buffer, owner.slot, chain, record)
@@ -88,10 +84,8 @@ class PremiseCheck:
         )
 
     def _why_not(self) -> str | None:
-        if not self._round:
-            return NO_ROUND
         mixed = any(2 * engine.run > engine.planned for engine in self._engines)
-        return MIXED if mixed else None
+        return MIXED if mixed else None if self._round else NO_ROUND
 
     @property
     def _slots(self) -> int:
@@ -105,22 +99,24 @@ class PremiseCheck:
     # -- records -------------------------------------------------------------------------------
 
     def _stream_wait(self, record: r.StreamWait) -> None:
+        """The event belongs to the step that it is marked with, or else the wait."""
         known = self._waits.followed(record)
-        engine = None if known is None else self._engines.of_thread(known.record.thread)
-        step = engine.steps.get(known.step) if engine and known and known.step is not None else None
-        if step is not None and known is not None:
-            step.followed.append(known)
+        if known is not None:
+            for step in self._steps(known, record.mark.step if known.step is None else known.step):
+                step.followed.append(known)
 
     def _acquire(self, record: r.Acquire) -> None:
         """A wait is for the step that it, or the event it waits for, is marked with."""
-        if not record.done:
-            return
-        known = self._waits.acquired(record)
-        engine = None if known is None else self._engines.of_thread(known.record.thread)
-        for number in {record.mark.step, known.step} if engine and known else ():
-            step = engine.steps.get(number) if engine and number is not None else None
-            if step is not None:
+        known = self._waits.acquired(record) if record.done else None
+        if known is not None:
+            for step in self._steps(known, record.mark.step, known.step):
                 step.waited, step.waited_at = known, self._waits.issued
+
+    def _steps(self, known: Recorded, *numbers: int | None) -> list[Step]:
+        """Those of the engine whose thread recorded the event that somebody may not be behind."""
+        engine = self._engines.of_thread(known.record.thread)
+        steps = engine.steps if engine is not None else {}
+        return [steps[number] for number in {*numbers} if number in steps]
 
     def _read(self, buffer: str, slot: int, access: Access, *, is_host: bool) -> None:
         place = self._places.get((buffer, slot))
@@ -159,8 +155,7 @@ class PremiseCheck:
             if not use.readers:
                 return  # still the same plan
             self._again(place, use, chain, record)
-        elif use is not None:
-            self._round = True
+        self._round |= use is not None and use.step is not step
         self._ahead(engine, buffer, chain, record)
         self._turn(engine, place, chain, record)
         place.use = Use(engine.run, step, record.thread, record.loc)
@@ -196,7 +191,7 @@ class PremiseCheck:
             self._notes.add(blame.moved_on(dropped, place, self._slots_of, record), number, place.buffer)
         if last is None or last.run != engine.run or not 0 < number - last.step.number < self._d:
             return
-        if self._guarded(last, number, record):
+        if self._waits.guard(record.thread, number, [each.moment for each in last.readers.values()]):
             return
         engine.reuses.append(Reuse(place, last.step.number, number, record.loc, advanced))
         reader = next((each for each in last.open_readers(chain) if not each.is_copy), None)
@@ -213,11 +208,6 @@ class PremiseCheck:
             self._dropped += 1
             use.step.slots.clear()  # what runs may stage other buffers
         return place
-
-    def _guarded(self, last: Use, number: int, record: r.HostAccess) -> bool:
-        """Has the step itself waited for the copies that read the place?"""
-        thread, readers = record.thread, last.readers.values()
-        return bool(readers) and all(self._waits.has_waited(thread, number, each.moment) for each in readers)
 
     def _judge_reuses(self, engine: Engine) -> None:
         """The latest step is planned: which of its buffers came round too early, and why?"""

@@ -8,6 +8,12 @@ from racecheck.trace.records import Loc
 
 LETTERS = "abcdef"
 
+#: Why nothing can be said.
+NO_BUFFERS = "no host write to a slot of a racecheck.staging.PinnedBuffer was recorded"
+NO_STEPS = "the writes to staging buffers carry no step; enclose each in racecheck.mark(step=...)"
+NO_ROUND = "no slot was written by two steps; run more steps"
+MIXED = "step numbers go back and forth: several engines plan in one thread"
+
 
 @dataclass(frozen=True)
 class Broken:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from racecheck.detect.clocks import Moment
@@ -87,10 +87,12 @@ class Waits:
         else:
             own[1].extend(chain.moment() for chain in self._ordering.streams.values())
 
-    def has_waited(self, thread: str, step: int, moment: Moment) -> bool:
-        """Has `thread`, within `step`, waited for something that covers `moment`?"""
-        own = self._own.get(thread)
-        return own is not None and own[0] == step and any(covers(each, moment) for each in own[1])
+    def guard(self, thread: str, step: int, moments: Sequence[Moment]) -> bool:
+        """Has `thread`, within `step`, waited for all of `moments`, and are there any?"""
+        in_step, waited = self._own.get(thread, (None, []))
+        if in_step != step or not moments:
+            return False
+        return all(any(covers(each, moment) for each in waited) for moment in moments)
 
     def event_waited(self, thread: str, step: int) -> r.EventRecord | None:
         """The event that `thread` waited for last within `step`."""
