@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 from racecheck.prove.answer import Answer
@@ -21,16 +22,19 @@ def enactment(answer: Answer) -> dict[str, Any] | None:
     return {"token": run.token, "races_on": run.buffers, "fault": run.target.fault or None, "gpu": run.on_gpu}
 
 
-def told(answer: Answer) -> str:
-    """The same in lines, which are not folded: a token is there to be copied."""
+def told(answer: Answer, width: int) -> str:
+    """The same in lines of `width` columns, but for the command: that is there to be copied."""
     run = enactment(answer)
     if run is None:
         return ""
     if run["token"] is None:
-        return f"\nThe reference engine cannot run this: {run['reason']}.\n"
+        words = f"The reference engine cannot run this: {run['reason']}."
+        return f"\n{_wrapped(words, width)}\n"
     with_fault = f" with {run['fault']}" if run["fault"] else ""
     gpu = "; with --device cuda a GPU runs it" if run["gpu"] else ""
-    return (
-        f"\nThe reference engine{with_fault} runs this, and races on {run['races_on']}{gpu}:\n\n"
-        f"racecheck replay {run['token']}\n"
-    )
+    words = f"The reference engine{with_fault} runs this, and races on {run['races_on']}{gpu}:"
+    return f"\n{_wrapped(words, width)}\n\nracecheck replay {run['token']}\n"
+
+
+def _wrapped(text: str, width: int) -> str:
+    return textwrap.fill(text, width, break_on_hyphens=False)

@@ -169,12 +169,12 @@ def _show(answer: Answer) -> None:
     from racecheck.report.text import plainly
 
     console = Console(highlight=False)
+    width = console.width if console.is_terminal or os.environ.get("COLUMNS") else PIPE_WIDTH
     if console.is_terminal:
         render(answer, console)
     else:
-        width = console.width if os.environ.get("COLUMNS") else PIPE_WIDTH
         print(plainly(lambda console: render(answer, console), width), end="")
-    print(told(answer), end="")
+    print(told(answer, width), end="")
 
 
 def _table(method: str, json: bool) -> int:

@@ -47,8 +47,10 @@ def certificate(premises: Premises) -> list[str]:
 
 
 def _seen(premises: Premises) -> str:
-    told = "assumed" if premises.told else "allowed by the slots"
-    words = f"run-ahead {premises.run_ahead} observed, {premises.assumed} {told}"
+    words = f"run-ahead {premises.run_ahead} observed"
+    if premises.told or premises.assumed != premises.run_ahead:
+        told = "assumed" if premises.told else "allowed by the slots"
+        words += f", {premises.assumed} {told}"
     return words if premises.dropped else f"{words}, no plan dropped"
 
 

@@ -116,6 +116,18 @@ def test_run_ahead_is_counted() -> None:
     assert broken.what == "step 4 is planned, and no wait for step 2 has come before"
 
 
+def test_a_run_ahead_that_nobody_told() -> None:
+    """Waits that come, and late for so few slots: that is too few slots, and no wait that was skipped."""
+    premises, verdict = seen(Toy(slots=2, run_ahead=2), told=False)
+    assert (premises.status, premises.run_ahead, premises.assumed, verdict) == ("too few slots", 2, 2, "race")
+    assert certificate(premises) == [
+        "certificate: none: 2 slots, and run-ahead 2 takes 3; "
+        "premises a-f held (run-ahead 2 observed, no plan dropped)"
+    ]
+    premises, _ = seen(Toy(slots=2, skipped=(2, 3, 4)), told=False)
+    assert premises.letters == "a"
+
+
 def test_engines_of_one_trace_are_kept_apart() -> None:
     """Steps of equal numbers, in turn: two ranks of one process, one of them wrong."""
     detector = Detector(1)

@@ -72,14 +72,15 @@ class PremiseCheck:
             self._judge_reuses(engine)
         if not self._places:
             return unchecked(NO_STEPS if self._unmarked else NO_BUFFERS)
+        told = self._told is not None
         return Premises(
             slots=self._slots,
             run_ahead=self._observed,
-            assumed=self._d - 1,
-            told=self._told is not None,
+            assumed=self._d - 1 if told or not self._notes.only_late else self._observed,
+            told=told,
             steps=sum(engine.planned for engine in self._engines),
             dropped=self._dropped,
-            broken=self._notes.broken(),
+            broken=self._notes.broken(told=told),
             unchecked=self._why_not(),
         )
 
@@ -111,6 +112,7 @@ class PremiseCheck:
         if known is not None:
             for step in self._steps(known, record.mark.step, known.step):
                 step.waited, step.waited_at = known, self._waits.issued
+                self._notes.waited(step)
 
     def _steps(self, known: Recorded, *numbers: int | None) -> list[Step]:
         """Those of the engine whose thread recorded the event that somebody may not be behind."""
@@ -179,8 +181,7 @@ class PremiseCheck:
         for step in pending:
             reader = step.open_reader(chain)
             if step.number <= engine.latest - self._d and reader is not None and not step.flagged:
-                step.flagged = True
-                self._notes.add(blame.unwaited(step, reader, record), engine.latest, buffer)
+                self._notes.flag(step, blame.unwaited(step, reader, record), engine.latest, buffer)
 
     def _turn(self, engine: Engine, place: Place, chain: Chain, record: r.HostAccess) -> None:
         """Premises d, e and f: does the place come round when it must?"""

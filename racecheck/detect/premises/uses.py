@@ -46,7 +46,7 @@ class Step:
     slots: dict[str, int] = field(default_factory=dict)  # by buffer
     launched: bool = False
     followed: list[Recorded] = field(default_factory=list)  # its events that a stream waited for
-    flagged: bool = False
+    flagged: str = ""  # the premise that its readers broke
 
     def open_reader(self, chain: Chain) -> Reader | None:
         """A reader that `chain` does not follow."""
