@@ -97,8 +97,6 @@ class PremiseCheck:
         """Step n is planned once the host is behind step n - d."""
         return self._slots if self._told is None else self._told + 1
 
-    # -- records -------------------------------------------------------------------------------
-
     def _stream_wait(self, record: r.StreamWait) -> None:
         """The event belongs to the step that it is marked with, or else the wait."""
         known = self._waits.followed(record)
