@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from racecheck import cli
 from racecheck.errors import UsageError
 from racecheck.prove import Protocol, explore
-from racecheck.sequences import EngineProcess, parse_token
+from racecheck.sequences import EngineProcess, parse_token, report
 from racecheck.sequences.counterexample import CannotRun, Enactment, enact
 
 
@@ -68,6 +69,19 @@ def test_the_race_is_that_of_the_counterexample() -> None:
     assert first.slot == found.second.slot
     assert outcome.premises is not None
     assert outcome.premises.status == "too few slots"
+
+
+def test_a_clean_run_says_what_it_has_broken() -> None:
+    """Premise a, with a slot to spare for these few steps: no finding, and yet the letter and the line."""
+    run = enacted(slots=3, completion_wait=False)
+    roomy = replace(run.target, slots=tuple((runner, 4) for runner, _ in run.target.slots))
+    with EngineProcess(roomy) as engine:
+        outcome = engine.run(run.sequence)
+    assert outcome.verdict == "clean"
+    assert outcome.premises is not None
+    assert (outcome.premises.letters, outcome.premises.run_ahead) == ("a", 3)
+    assert "premise (a) broken at racecheck/engine/resources/base.py:" in report(outcome)
+    assert "this run was clean only because" in report(outcome)
 
 
 def test_the_story_follows_the_counterexample() -> None:
