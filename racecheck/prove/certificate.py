@@ -55,7 +55,7 @@ def _seen(premises: Premises) -> str:
 
 
 def _broken(broken: Broken) -> str:
-    times = "" if broken.count == 1 else f", in {broken.count} steps"
+    times = f", in {counted(broken.count, 'step')}" if broken.count > 1 else ""
     return f"premise ({broken.letter}) broken at {broken.where}: {broken.what}{times}"
 
 
