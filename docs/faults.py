@@ -22,7 +22,9 @@ engine, replaced by a wrong one; `racecheck faults NAME` shows its code.
     racecheck run scenarios/orpheus.toml --fault NAME  a scenario's own workload, with the fault and without
 
 The twin of a fault is the same engine, in the same setting and under the same requests, with the right part.
-It must be clean, with every staged buffer rewritten and so put to the test.
+It must be clean, with every staged buffer rewritten and so put to the test, and break no premise.
+
+A letter is the premise of the [slot theorem](proof.md) that the fault breaks, and that its runs must name.
 """
 
 NOTES = """\
@@ -39,8 +41,11 @@ def page(matrix: Iterable[Cell]) -> str:
     by_fault: dict[str, list[Cell]] = {}
     for cell in matrix:
         by_fault.setdefault(cell.fault.name, []).append(cell)
-    rows = [f"| fault | {' | '.join(MODELS)} |", "|---" * (1 + len(MODELS)) + "|"]
-    rows += [f"| `{name}` | {' | '.join(map(shown, found))} |" for name, found in by_fault.items()]
+    rows = [f"| fault | | {' | '.join(MODELS)} |", "|---" * (2 + len(MODELS)) + "|"]
+    rows += [
+        f"| `{name}` | {CATALOGUE[name].premise} | {' | '.join(map(shown, found))} |"
+        for name, found in by_fault.items()
+    ]
     stories = [story(CATALOGUE[name]) for name in by_fault]
     return "\n".join(
         [INTRODUCTION, f"## What shows where\n\n{twins(by_fault)}\n", *rows, "", NOTES, *stories]

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from racecheck.detect import Detector, Finding
 from racecheck.detect.advice import advise
 from racecheck.detect.evidence import Evidence
+from racecheck.detect.premises import Premises
 from racecheck.errors import Inconclusive, RaceFound
 from racecheck.report.channel import deliver
 from racecheck.trace import Trace, flush, subscribe
@@ -34,10 +35,10 @@ UNTESTED = "no staged buffer was rewritten in the audited code"
 class Audit:
     """The verdict on a stretch of execution; complete once the context is left."""
 
-    def __init__(self) -> None:
+    def __init__(self, run_ahead: int | None = None) -> None:
         self._trace = Trace()
         self._lock = RLock()
-        self._detector = Detector()
+        self._detector = Detector(run_ahead)
         self._pending: list[Record] = []
         self._advised: set[int] = set()
         self._dropped = False  # was the trace let go?
@@ -91,6 +92,11 @@ class Audit:
         return self._detector.evidence
 
     @property
+    def premises(self) -> Premises:
+        """Which premises of the slot theorem the audited code kept, and where it broke one."""
+        return self._detector.premises.result()
+
+    @property
     def findings(self) -> list[Finding]:
         """Races, each with a repair where one was checked, then stale operands, then a hang.
 
@@ -132,7 +138,7 @@ class Audit:
         The findings of a race; of a clean run the certificate: each buffer's rewrites, how many of them
         were made while an earlier read was still open, and which waits allowed them.
         """
-        from racecheck.report.text import describe_evidence
+        from racecheck.report.text import describe_evidence, describe_premises
 
         verdict = self.verdict
         if verdict == "clean":
@@ -141,7 +147,7 @@ class Audit:
             body = self._untested() + "\n"
         else:
             body = self._stories(width)
-        return f"verdict: {verdict}\n\n{body}"
+        return f"verdict: {verdict}\n\n{body}{describe_premises(self.premises, verdict, width)}"
 
     def _untested(self) -> str:
         """Why the run is inconclusive, and what would change that."""
@@ -167,17 +173,23 @@ class Audit:
 
 
 @contextmanager
-def audit(*, capture: str = "auto", operators: bool = False, exact: bool = False) -> Iterator[Audit]:
+def audit(
+    run_ahead: int | None = None, *, capture: str = "auto", operators: bool = False, exact: bool = False
+) -> Iterator[Audit]:
     """Judge the enclosed code, on whatever device it runs.
 
-    Under `virtual_cuda` everything is seen, and the arguments do not matter. On a real GPU they say how it is
-    watched, as in `racecheck.cuda.watch.watch`: by default staged memory is, at little cost, through CUPTI
-    where the extra `gpu` is installed, else through PyTorch's hooks.
+    `run_ahead`: how many steps the host may be planning beyond the last one it waited for. No verdict depends
+    on it; the premises are checked against it, or against the most that the slots found allow.
+
+    Under `virtual_cuda` everything is seen, and the other arguments do not matter. On a real GPU they say how
+    it is watched, as in `racecheck.cuda.watch.watch`: by default staged memory is, at little cost, through
+    CUPTI where the extra `gpu` is installed, else through PyTorch's hooks.
 
     Raises:
+        TypeError, ValueError: `run_ahead` is no whole number, or less than 0.
         UsageError: the GPU cannot be watched in this way.
     """
-    judge = Audit()
+    judge = Audit(_checked(run_ahead))
     with _watched(capture, operators, exact), subscribe(judge):
         try:
             yield judge
@@ -197,3 +209,13 @@ def _watched(capture: str, operators: bool, exact: bool) -> AbstractContextManag
     from racecheck.cuda.watch import watch, watching
 
     return nullcontext() if watching() else watch(capture, operators=operators, exact=exact)
+
+
+def _checked(run_ahead: int | None) -> int | None:
+    if run_ahead is None:
+        return None
+    if isinstance(run_ahead, bool) or not isinstance(run_ahead, int):
+        raise TypeError(f"audit: run_ahead must be a whole number of steps, not {run_ahead!r:.40}")
+    if run_ahead < 0:
+        raise ValueError(f"audit: run_ahead must be 0 or more, not {run_ahead}")
+    return run_ahead

@@ -75,11 +75,22 @@ verdict: clean
 2 rewrites of 1 buffer checked, 0 while an earlier read of the buffer was still open
 rows  1 slot, 2 rewrites, 0 open
   device sync at test_audit.py:{line} (2)
+certificate: 1 slot is enough for every number of steps: premises a-f held (run-ahead 0 observed, no plan
+dropped)
 """
     )
+    assert "premise (a) broken at test_audit.py:" in race.report()
     assert empty.report() == (
         "verdict: inconclusive\n\nno staged buffer was rewritten in the audited code; run more steps in it\n"
+        "certificate: not checked: no slot was written by two steps; run more steps\n"
     )
+
+
+@pytest.mark.parametrize(("given", "error"), [(-1, ValueError), ("1", TypeError), (True, TypeError)])
+def test_a_run_ahead_is_a_number_of_steps(given, error):
+    """What is none is refused."""
+    with pytest.raises(error, match="run_ahead"), racecheck.audit(run_ahead=given):
+        pass
 
 
 def test_an_audit_says_what_it_is():

@@ -15,6 +15,7 @@ import typer
 from racecheck.commands import options
 from racecheck.commands.options import lag as checked_lag
 from racecheck.errors import UsageError
+from racecheck.prove.protocol import PREMISES
 from racecheck.provider import DEVICES
 from racecheck.scenario.plan import check_device
 from racecheck.words import counted
@@ -149,6 +150,7 @@ def describe(fault: Fault) -> str:
             textwrap.fill(fault.story, WIDTH, initial_indent="  wrong   ", subsequent_indent=" " * 10),
             f"  repair  {fault.repair}",
             f"  shows   {fault.shows} on {where}",
+            *([f"  breaks  premise ({fault.premise}): {PREMISES[fault.premise]}"] if fault.premise else []),
             f"  part    in the place of {right.__module__}.{right.__name__}",
             "",
             *(textwrap.indent(source(part), "    ") for part in (*fault.uses, fault.part)),

@@ -11,6 +11,7 @@ from typing import Annotated, Any, cast
 import typer
 from rich.console import Console
 
+from racecheck.commands.enactment import enactment, told
 from racecheck.commands.options import one_of, whole
 from racecheck.commands.paths import typed_path
 from racecheck.commands.prove_engine import prove_engine
@@ -134,7 +135,7 @@ def _print(answer: Answer, json: bool, smt2: Path | None, litmus: Path | None) -
     if json:
         from racecheck.prove.data import as_dict
 
-        print(jsonlib.dumps(as_dict(answer), indent=2))
+        print(jsonlib.dumps({**as_dict(answer), "replay": enactment(answer)}, indent=2))
     elif "-" not in (str(smt2), str(litmus)):
         _show(answer)
     return answer.exit_code
@@ -178,11 +179,12 @@ def _show(answer: Answer) -> None:
     from racecheck.report.text import plainly
 
     console = Console(highlight=False)
+    width = console.width if console.is_terminal or os.environ.get("COLUMNS") else PIPE_WIDTH
     if console.is_terminal:
         render(answer, console)
     else:
-        width = console.width if os.environ.get("COLUMNS") else PIPE_WIDTH
         print(plainly(lambda console: render(answer, console), width), end="")
+    print(told(answer, width), end="")
 
 
 def _table(method: str, json: bool) -> int:

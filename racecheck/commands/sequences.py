@@ -165,6 +165,7 @@ def _evidence(total: Result) -> str:
     lines.append(
         "sometimes: " + (", ".join(f"{name} {n}" for name, n in sometimes.items()) or "nothing is known")
     )
+    lines.append("premises: " + _ranked(tally.premises))
     lines.append("events: " + _ranked(Counter({k: n for k, n in tally.events.items() if k not in sometimes})))
     lines.append(f"steps behind each other ({len(tally.moves)} in kind): {_ranked(tally.moves)}")
     return "\n".join(lines)
@@ -195,6 +196,7 @@ def replay(
     """
     from racecheck.scenario.plan import check_device
     from racecheck.sequences import EngineProcess, parse_token, program
+    from racecheck.sequences.serial import witness
 
     if device not in ("virtual", "cuda"):
         raise UsageError(f"--device {device}: is not known; write virtual or cuda")
@@ -211,5 +213,6 @@ def replay(
         return 3
     with EngineProcess(target) as engine:
         outcome = engine.run(sequence, explain=True)
-    print(_report(outcome), end="")
+    print(_report(outcome))
+    print(f"\n{witness(target, sequence, outcome.tokens)}")
     return {"clean": 0, "inconclusive": 3}.get(outcome.verdict, 1)

@@ -16,6 +16,7 @@ from racecheck.detect.evidence import Evidence
 from racecheck.detect.finding import Finding
 from racecheck.detect.operands import Mismatch, Operands
 from racecheck.detect.ordering import Ordering
+from racecheck.detect.premises import PremiseCheck
 from racecheck.detect.shadow import Access, Object, Segment, Shadow
 from racecheck.detect.stalls import Stalls
 from racecheck.detect.stories import race_finding, stale_finding
@@ -30,7 +31,8 @@ PRUNE_AT = 8192
 class Detector:
     """Judges a trace while it grows. A listener: `subscribe(detector.feed)`."""
 
-    def __init__(self) -> None:
+    def __init__(self, run_ahead: int | None = None) -> None:
+        """`run_ahead`: how far the host may run ahead, for the premises; never for a verdict."""
         self.evidence = Evidence()
         self._found: dict[str, list[Finding]] = {"race": [], "stale": []}
         self._by_pair: dict[tuple[object, ...], Finding] = {}
@@ -38,6 +40,7 @@ class Detector:
         self._shadow = Shadow()
         self._ordering = Ordering(self._access, lambda record: self._stalls.blocked(record))
         self._stalls = Stalls(self._ordering, self.evidence)
+        self.premises = PremiseCheck(self._ordering, run_ahead)
         self._prune_at = PRUNE_AT
         self._tainted: Moment | None = None  # the latest operation that read tainted bytes
         self._collectives = Collectives()
@@ -52,6 +55,8 @@ class Detector:
         }
         for kind, handler in self._stalls.handlers.items():
             self._handlers[kind] = _both(handler, self._handlers[kind])
+        for kind, handler in self.premises.handlers.items():
+            self._handlers[kind] = _both(self._handlers[kind], handler)
 
     def feed(self, record: r.Record) -> None:
         """Account for the next record of the trace."""
@@ -85,6 +90,7 @@ class Detector:
         owner = Object(record.name, record.kind, record.span, record, record.buffer, record.slot)
         old = self._shadow.declare(owner, keep_history=record.reuse or record.guarded)
         self.evidence.declare(owner)
+        self.premises.declare(owner)
         if record.guarded:
             uses = [use for seg in old for use in (seg.write, *seg.reads.values()) if use is not None]
             self._ordering.acquire(record.thread, [use.moment for use in uses], record)
@@ -158,6 +164,8 @@ class Detector:
                         if theirs != index and (theirs >= known or seen[theirs] < prior.moment.clock):
                             self._race(segment, prior, access)
                 owner = segment.object
+                if owner is not None and owner.slot is not None:
+                    self.premises.touch(owner, chain, access)
                 if owner is not None and owner.kind != "device":
                     self._weigh(owner, segment, chain, access)
                 elif access.is_write and not all(index == other for other in segment.reads):

@@ -51,8 +51,9 @@ class Fault:
 
     `shows` is the verdict ("race", "stale"), "error" (the engine refuses, and names the cause) or "stall"
     (clean, and slower than it need be). `where` gives for each model to which the fault applies the buffer
-    that the first finding names, as a pattern; for an error its class. `repair`: what the right part does.
-    `uses`: what else of its code a reader must see.
+    that the first finding names, as a pattern; for an error its class. `premise`: the letter of the one of
+    the slot theorem that it breaks, if it does. `repair`: what the right part does. `uses`: what else of its
+    code a reader must see.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Fault:
     part: Callable[..., Any]
     setting: Setting = USUAL
     uses: tuple[Any, ...] = ()
+    premise: str = ""
 
     @property
     def parts(self) -> Parts:

@@ -18,6 +18,7 @@ from racecheck.engine.state import History
 from racecheck.faults.fault import Fault, Setting, everywhere
 from racecheck.faults.staging import DECODER, Unkeyed
 from racecheck.staging import PinnedBuffer, named, wants
+from racecheck.trace import mark
 
 
 class CapturedCopy(Sampler):
@@ -34,7 +35,8 @@ class CapturedCopy(Sampler):
     def plan(self, step: int, label: str, slot: int) -> None:
         """Write the row. The copy comes with the replay, whenever the stream gets there."""
         batch, (rows,) = self._declared[step]
-        self._row.write(rows, holds=batch.name)
+        with mark(step=step):
+            self._row.write(rows, holds=batch.name)
 
     def rows(self, slot: int, requests: int) -> Tensor:
         """Captured: every replay reads the pinned row again, as it is by then."""
@@ -100,6 +102,7 @@ FAULTS = (
         story="The copy of a pinned row is captured: every replay reads the row again when the stream gets "
         "there, and by then the host has planned the next step in it.",
         repair="copy when planning, from the slot's own row; capture only what reads the device",
+        premise="b",
         shows="race", where=everywhere("*sampler.gather_indices"), kind="sampler", part=CapturedCopy,
         uses=(Unkeyed,),
     ),

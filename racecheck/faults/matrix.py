@@ -47,14 +47,20 @@ def fault_problem(fault: Fault, model: str, seen: Seen) -> str | None:
     wanted = f"{fault.shows} on {fault.where[model]} was expected"
     if fault.shows == "stall":
         stalls = any(fault.matches(model, buffer) for buffer in seen.stalled)
-        return None if seen.verdict == "clean" and not seen.untested and stalls else f"{wanted}, not {seen}"
+        held = not (seen.untested or seen.broken)
+        return None if seen.verdict == "clean" and held and stalls else f"{wanted}, not {seen}"
     if seen.verdict != fault.shows or seen.on is None or not fault.matches(model, seen.on):
         return f"{wanted}, not {seen}"
+    if fault.premise not in seen.broken or bool(fault.premise) != bool(seen.broken):
+        broken = f"({seen.broken})" if seen.broken else "none"
+        return f"premise ({fault.premise or 'none'}) was expected to be broken, not {broken}"
     return None
 
 
 def twin_problem(seen: Seen) -> str | None:
     """What keeps the twin from being clean with evidence for every staged buffer; None if nothing does."""
+    if seen.broken:
+        return f"the twin breaks premise ({seen.broken})"
     if seen.verdict == "clean" and not seen.untested:
         return None
     return f"the twin is {seen}"

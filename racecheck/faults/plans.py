@@ -82,6 +82,7 @@ FAULTS = (
         name="event-before-copy",
         story="The event that the replay waits for is recorded before the copies it should cover.",
         repair="record behind the last copy",
+        premise="c",
         shows="race", where=everywhere("*position.ids (device)"), kind="main", part=EventBeforeCopy,
     ),
     Fault(

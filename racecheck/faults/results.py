@@ -74,6 +74,7 @@ FAULTS = (
         story="A step whose requests have all stopped returns before the completion wait: nothing bounds "
         "the run-ahead any more, and no number of slots is enough.",
         repair="take the wait on every path, also when there is nothing to read",
+        premise="a",
         shows="race", where=everywhere("*"), kind="results", part=CompletionWaitSkipped,
         setting=Setting(requests=hang_up, slots=THREE),
     ),
@@ -82,6 +83,7 @@ FAULTS = (
         story="The completion event is recorded on the plan stream, while the replay on the compute stream "
         "is the last reader and writer.",
         repair="record it on the compute stream, behind the replay",
+        premise="c",
         shows="race", where=everywhere("results.* (device)"), kind="results", part=EventWrongStream,
     ),
     Fault(

@@ -26,7 +26,7 @@ class Seen:
 
     `verdict` is the audit's, or "error" if the engine refused before anything was found. `on` is the buffer
     of the first finding, of an error its class. `untested` are staged buffers that were never rewritten,
-    `stalled` those whose rewriting a stall allowed.
+    `stalled` those whose rewriting a stall allowed. `broken` are the letters of broken premises.
     """
 
     verdict: str
@@ -35,6 +35,7 @@ class Seen:
     stalled: tuple[str, ...] = ()
     finding: Finding | None = None
     message: str | None = None  # of an error
+    broken: str = ""
 
     def __str__(self) -> str:
         if self.on is not None:
@@ -66,7 +67,8 @@ def observe(
         walks=setting.walks.get(spec.name, {}),
     )
     error: Exception | None = None
-    with provider(device, lag=lag, devices=setting.ranks), racecheck.audit() as audit:
+    here = provider(device, lag=lag, devices=setting.ranks)
+    with here, racecheck.audit(run_ahead=setting.run_ahead) as audit:
         try:
             if setting.ranks == 1:
                 Engine(config, parts).run(setting.requests(requests), steps)
@@ -78,16 +80,16 @@ def observe(
         if not isinstance(error, RacecheckError):
             raise error
         return Seen("error", type(error).__name__, message=str(error))
-    first = audit.first
+    first, broken = audit.first, audit.premises.letters
     if first is not None:
         if explain:
             advise(audit.trace, first)
         # The pairs would keep the whole trace.
-        return Seen(audit.verdict, first.buffer, finding=replace(first, pairs=[]))
+        return Seen(audit.verdict, first.buffer, finding=replace(first, pairs=[]), broken=broken)
     evidence = audit.evidence
     untested = tuple(sorted(name for name, buffer in evidence.buffers.items() if not buffer.rewrites))
     stalled = sorted({name for stall in evidence.stalls for name in stall.buffers})
-    return Seen(audit.verdict, None, untested, tuple(stalled))
+    return Seen(audit.verdict, None, untested, tuple(stalled), broken=broken)
 
 
 def run_fault(

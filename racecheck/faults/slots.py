@@ -110,12 +110,14 @@ FAULTS = (
         story="The piecewise runner keeps one slot: the sampler's pinned row is rewritten by the next plan "
         "while its copy is still queued behind the eager preamble.",
         repair="as many slots as steps are in flight while one is planned",
+        premise="d",
         shows="race", where=REGION, kind="piecewise", part=single_slot, setting=SHARED_REGION,
     ),
     Fault(
         name="piecewise-shares-slot-0",
         story="The region always plans into slot 0, and the captured decode takes that in its turn as well.",
         repair="the region's slot comes from the node's one rotation",
+        premise="d",
         shows="race", where=REGION, kind="piecewise", part=SharesSlot0, setting=SHARED_REGION,
     ),
     Fault(
@@ -123,12 +125,14 @@ FAULTS = (
         story="The slot counter is per bucket, but the buffers are shared by buckets: two consecutive steps "
         "of different buckets land in one slot.",
         repair="one counter a node, for all its buckets",
+        premise="f",
         shows="race", where=everywhere("*kv.*"), kind="rotation", part=PerBucket,
     ),
     Fault(
         name="slot-per-runner",
         story="The runners of one node rotate separately, over the same buffers.",
         repair="one counter a node, for all its runners",
+        premise="f",
         shows="race", where=everywhere("*kv.*"), kind="rotation", part=PerRunner,
         setting=replace(SHARED_REGION, requests=first_alone),
     ),
@@ -144,6 +148,7 @@ FAULTS = (
         story="A planned step is dropped and its slot index is not given back: the next step's slot is that "
         "of the step before the dropped one, which still runs.",
         repair="a dropped plan gives its turn back",
+        premise="e",
         shows="race", where=everywhere("*kv.* (device)"), kind="rotation", part=DroppedPlanAdvances,
         setting=PREPLANNED,
     ),

@@ -145,6 +145,7 @@ FAULTS = (
         story="Scalars of joining requests go through one pinned element: of two requests that join in one "
         "step both get the second's temperature. More slots do not help.",
         repair="kernels with immediate arguments, or a fresh pinned temporary for each",
+        premise="d",
         shows="race", where=everywhere("*sampler.temperature"), kind="sampler", part=ScalarRowReused,
     ),
     Fault(
@@ -152,6 +153,7 @@ FAULTS = (
         story="The eager attention wrapper is keyed by label and not by slot: one schedule workspace for "
         "two steps.",
         repair="a workspace for each label and slot",
+        premise="d",
         shows="race", where=everywhere("*attention.eager"), kind="attention",
         part=EagerWrapperUnkeyed, uses=(Unkeyed,),
         setting=EAGER_PREFILL,
@@ -160,6 +162,7 @@ FAULTS = (
         name="ragged-offsets-reused",
         story="One pinned cu_seqlens a ragged wrapper.",
         repair="offsets for each label and slot",
+        premise="d",
         shows="race", where={"qwen3-omni": "*_attention.*.cu_seqlens"}, kind="ragged",
         part=RaggedOffsetsReused, uses=(Unkeyed,),
     ),
@@ -167,6 +170,7 @@ FAULTS = (
         name="mla-wrapper-per-label",
         story="One eager latent-attention wrapper a label, for all slots.",
         repair="a wrapper, and so a workspace, for each label and slot",
+        premise="d",
         shows="race", where=everywhere("*attention.eager"), kind="latent_attention",
         part=MlaWrapperPerLabel, uses=(Unkeyed,), setting=replace(EAGER_PREFILL, spec=latent),
     ),
@@ -174,6 +178,7 @@ FAULTS = (
         name="per-request-unfenced",
         story="The path that runs one request at a time reuses its slot for the next one without a fence.",
         repair="wait for the slot's latest copies before it is planned again within a step",
+        premise="d",
         shows="race", where=everywhere("*kv.*"), kind="per_request", part=PerRequestUnfenced,
         setting=ONE_BY_ONE,
     ),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from racecheck.detect.evidence import BufferEvidence, Evidence, Stall
 from racecheck.detect.finding import Finding, Side
+from racecheck.report.premises import premises_dict
 from racecheck.report.result import Report, Row
 from racecheck.trace.records import Loc
 
@@ -79,6 +80,7 @@ def _row(row: Row) -> dict[str, Any]:
         "requests_wrong": len(row.witness),
         "evidence": evidence_dict(row.evidence),
         "costs": [_cost(cost) for cost in row.costs],
+        "premises": premises_dict(row.premises),
     }
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from racecheck.detect.evidence import Evidence
 from racecheck.detect.finding import Finding
+from racecheck.detect.premises import Premises
 
 if TYPE_CHECKING:  # staging imports torch, which takes seconds
     from racecheck.staging import SlotCost
@@ -80,6 +81,7 @@ class Row:
     costs: Sequence[SlotCost] = ()  # what its slots cost, if the engine says
     file: str | None = None  # the scenario file, as `scenario.source.portable` has it
     exact: bool = False
+    premises: Premises | None = None  # of the slot theorem; None for a run without a trace
 
     @property
     def buffer(self) -> str | None:

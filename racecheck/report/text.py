@@ -16,7 +16,9 @@ from rich.text import Text
 
 from racecheck.detect.evidence import Evidence
 from racecheck.detect.finding import Finding, Side
+from racecheck.detect.premises import Premises
 from racecheck.report.cost import cost_line, cost_table
+from racecheck.report.premises import premise_lines
 from racecheck.report.result import Report, Row
 from racecheck.trace.records import NOWHERE
 from racecheck.words import counted
@@ -65,6 +67,11 @@ def describe_finding(finding: Finding, width: int = 110) -> str:
 def describe_evidence(evidence: Evidence, width: int = 110) -> str:
     """What a clean verdict rests on: each buffer's rewrites, open windows and orderings."""
     return plainly(lambda console: console.print(Group(*_certificate(evidence))), width)
+
+
+def describe_premises(premises: Premises | None, verdict: str, width: int = 110) -> str:
+    """What a run says of the premises of the slot theorem; empty for a run without a trace."""
+    return plainly(lambda console: console.print(Group(*premise_lines(premises, verdict))), width).lstrip()
 
 
 def plainly(write: Callable[[Console], None], width: int) -> str:
@@ -166,6 +173,7 @@ def _details(row: Row, left_out: tuple[str, ...], *, alone: bool) -> Iterator[Re
     elif row.evidence.rewrites:
         yield from map(_indent, _certificate(row.evidence) if alone else _orderings(row.evidence))
         yield from map(_indent, cost_table(row.costs) if alone else cost_line(row.costs))
+    yield from map(_indent, premise_lines(row.premises, row.verdict))
     if row.witness:
         yield _indent(_witness(row))
 

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 import racecheck
 from racecheck.detect.evidence import Evidence
 from racecheck.detect.finding import Finding
+from racecheck.detect.premises import Premises
 from racecheck.provider import provider
 from racecheck.report.result import WRONG, Row, Tokens, compare
 from racecheck.scenario import source
@@ -97,6 +98,7 @@ class _Outcome(NamedTuple):
     findings: Sequence[Finding] = ()
     evidence: Evidence = Evidence()
     costs: Sequence[SlotCost] = ()
+    premises: Premises | None = None
 
 
 def run_row(
@@ -129,6 +131,7 @@ def run_row(
         costs=outcome.costs,
         file=source.portable(plan.file.path),
         exact=plan.exact,
+        premises=outcome.premises,
         requests=sum(bool(items and outcome.tokens.get(name)) for name, items in reference.tokens.items()),
         witness=compare(reference.tokens, outcome.tokens, _whole(plan, requests, reference, count.steps)),
     )
@@ -146,9 +149,9 @@ def _audited(plan: RowPlan, requests: Sequence[Request], on_step: StepCounter) -
     costs: Sequence[SlotCost] = ()
     audit = reason = None
     try:
-        ranks = plan.file.scenario.ranks
-        here = provider(plan.device, lag=plan.lag or "latest", exact=plan.exact, devices=ranks)
-        with here, racecheck.audit() as audit:
+        scenario = plan.file.scenario
+        here = provider(plan.device, lag=plan.lag or "latest", exact=plan.exact, devices=scenario.ranks)
+        with here, racecheck.audit(run_ahead=scenario.run_ahead) as audit:
             tokens, costs = run_ahead(plan, requests, on_step)
     except Exception as error:
         # A corrupted index may well end the run; the race that corrupted it is the news then.
@@ -167,7 +170,7 @@ def _audited(plan: RowPlan, requests: Sequence[Request], on_step: StepCounter) -
     findings = [replace(finding, pairs=[]) for finding in audit.findings]
     evidence = Evidence()
     evidence.buffers, evidence.held = audit.evidence.buffers, audit.evidence.held
-    return _Outcome(tokens, verdict, reason, findings, evidence, costs)
+    return _Outcome(tokens, verdict, reason, findings, evidence, costs, audit.premises)
 
 
 def run_ahead(

@@ -87,7 +87,10 @@ def _serve(connection: Connection, target: Target) -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client hears it, and closes the connection
     steering = Steering()
-    with racecheck.virtual_cuda(lag=steering, devices=target.devices), racecheck.audit() as audit:
+    with (
+        racecheck.virtual_cuda(lag=steering, devices=target.devices),
+        racecheck.audit(run_ahead=target.ahead) as audit,
+    ):
         try:
             engine = target.build()
         except Exception as error:

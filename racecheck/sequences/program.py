@@ -49,7 +49,7 @@ def _default(field: Field[Any]) -> Any:
 
 def report(outcome: Outcome, width: int = 110) -> str:
     """The verdict of one sequence and what it rests on, as text `width` columns wide."""
-    from racecheck.report.text import describe_finding
+    from racecheck.report.text import describe_finding, describe_premises
 
     parts = [f"verdict: {outcome.title}, after {outcome.steps} steps"]
     if outcome.message is not None:
@@ -59,4 +59,6 @@ def report(outcome: Outcome, width: int = 110) -> str:
     moves = [f"  {move}: {count}" for move, count in outcome.moves.items()]
     tested = f"{outcome.rewrites} rewrites checked, {outcome.open_windows} with the window open"
     parts.append("\n".join([tested, ", ".join(events), *moves]))
+    premises = describe_premises(outcome.premises, outcome.verdict, width).rstrip()
+    parts += [premises] if premises else []
     return "\n\n".join(parts)

@@ -17,6 +17,7 @@ from racecheck.staging.delays import delays
 if TYPE_CHECKING:
     from racecheck.detect.evidence import BufferEvidence
     from racecheck.detect.finding import Finding
+    from racecheck.detect.premises import Premises
     from racecheck.judge import Audit
     from racecheck.scenario.engines import ServingEngine
 
@@ -27,7 +28,8 @@ class Outcome:
 
     `verdict` is the audit's, "error" if the engine refused before anything was found, "crash" if its process
     died, "stuck" if it did not end. `signature` tells one finding from another, whatever the steps; None if
-    there is none. `on` is the buffer of the first finding, of an error its class.
+    there is none. `on` is the buffer of the first finding, of an error its class. `premises` are those of the
+    slot theorem (docs/proof.md).
     """
 
     verdict: str
@@ -39,6 +41,8 @@ class Outcome:
     moves: Mapping[str, int] = field(default_factory=dict)
     events: Mapping[str, int] = field(default_factory=dict)
     steps: int = 0
+    premises: Premises | None = None
+    tokens: Mapping[str, Any] | None = None  # with reasons only; None if the run ended early
 
     @property
     def title(self) -> str:
@@ -71,6 +75,7 @@ def perform(
     """
     requests, watch = sequence.requests(vocab), Watch(engine)
     error: Exception | None = None
+    tokens = None
     steering.take(sequence.delays, sequence.lag)
     try:
         with delays(steering.delay):
@@ -81,7 +86,15 @@ def perform(
     watch.events.update(Counter(_own_events(engine)))
     seen = _judge(audit, error, explain)
     buffers = dict(audit.evidence.buffers)
-    return replace(seen, buffers=buffers, moves=+watch.moves, events=+watch.events, steps=watch.steps)
+    return replace(
+        seen,
+        buffers=buffers,
+        moves=+watch.moves,
+        events=+watch.events,
+        steps=watch.steps,
+        premises=audit.premises,
+        tokens=tokens if explain else None,
+    )
 
 
 def _own_events(engine: Any) -> Mapping[str, int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from racecheck.virtual.lag import RETIRE, Lag, Latest, as_lag
+from racecheck.virtual.lag import RETIRE, Lag, Latest, Listed, as_lag
 
 #: Seconds of one unit of delay. A decode step of a small model takes a GPU about so long.
 UNIT = 2e-4
@@ -32,8 +32,12 @@ class Steering:
         return bool(getattr(self._lag, "device_last", False))
 
     def take(self, delays: Sequence[int], decisions: Sequence[int] | Lag) -> None:
-        """From now on, these."""
-        self._lag, self._delays = as_lag(decisions), delays
+        """From now on, these; no decision at all is `latest`."""
+        if isinstance(decisions, Sequence):
+            self._lag = Listed(decisions) if any(decisions) else Latest()
+        else:
+            self._lag = as_lag(decisions)
+        self._delays = delays
         self._passed = self._owed = 0
 
     def decide(self, kind: str, options: int) -> int:

@@ -19,6 +19,7 @@ class Tally:
     open_windows: Counter[str] = field(default_factory=Counter)
     moves: Counter[str] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
+    premises: Counter[str] = field(default_factory=Counter)  # of the slot theorem: how they were, or broken
 
     def add(self, outcome: Outcome) -> None:
         """One more sequence, without a finding."""
@@ -29,12 +30,13 @@ class Tally:
             self.open_windows[name] += buffer.open_windows
         self.moves.update(outcome.moves)
         self.events.update(outcome.events)
+        self.premises.update([] if outcome.premises is None else outcome.premises.summary)
 
     def merge(self, other: Tally) -> None:
         """Everything that `other` has counted, too."""
         self.sequences += other.sequences
         self.steps += other.steps
-        for name in ("rewrites", "open_windows", "moves", "events"):
+        for name in ("rewrites", "open_windows", "moves", "events", "premises"):
             mine: Counter[str] = getattr(self, name)
             for key, count in getattr(other, name).items():
                 mine[key] += count  # update() would lose buffers that were never rewritten

@@ -27,7 +27,8 @@ class Target:
 
     `slots` by runner and `walks` by name, as pairs. `folder` is where modules of an engine of somebody else's
     lie, beside what can be imported anyway; it is no part of a token. With a `fault` the engine is the
-    reference engine in the fault's own setting.
+    reference engine in the fault's own setting; `slots`, if there are any, take the place of the setting's
+    slots and run-ahead, and `walks` are added to its own.
     """
 
     name: str
@@ -73,13 +74,13 @@ class Target:
     @property
     def own_slots(self) -> dict[str, int]:
         """How many slots each runner has, those that nothing is said of included."""
-        said = self._fault().setting.slots if self.fault else dict(self.slots)
+        said = self._fault().setting.slots if self.fault and not self.slots else dict(self.slots)
         return {runner: said.get(runner, self.ahead + 1) for runner in RUNNERS}
 
     @property
     def ahead(self) -> int:
-        """Its run-ahead, in a fault's own setting the fault's."""
-        return self._fault().setting.run_ahead if self.fault else self.run_ahead
+        """The run-ahead that the engine is built with, in a fault's own setting the fault's."""
+        return self._fault().setting.run_ahead if self.fault and not self.slots else self.run_ahead
 
     def _fault(self) -> Fault:
         from racecheck.faults import find
@@ -119,10 +120,10 @@ class Target:
         setting = fault.setting
         return EngineConfig(
             spec=setting.spec(preset(self.model, self.preset)),
-            run_ahead=setting.run_ahead,
+            run_ahead=self.ahead,
             prefill_limit=setting.prefill_limit,
-            slots=setting.slots,
-            walks=setting.walks.get(self.model, {}),
+            slots=dict(self.slots) or setting.slots,
+            walks={**setting.walks.get(self.model, {}), **(dict(self.walks) if self.slots else {})},
             weight_seed=self.seed,
         )
 
@@ -146,7 +147,8 @@ def target_of(
 ) -> Target:
     """The engine of the scenario `file`, with the walks of its `runner` (the first one it lists).
 
-    `run_ahead` is the scenario's own if nothing is said, and `slots` of all runners what is safe for it.
+    `run_ahead` is the scenario's own if nothing is said, and `slots` of all runners what is safe for it. With
+    a `fault` both are the fault's own if nothing is said of either.
 
     Raises:
         UsageError: the scenario has no such runner, or the fault does not apply.
@@ -160,13 +162,14 @@ def target_of(
         raise UsageError(f"--runner {chosen}: {file.path} has {', '.join(scenario.runners)}")
     ahead = scenario.run_ahead if run_ahead is None else run_ahead
     spec = model_spec(file)
+    own = bool(fault) and slots is None and run_ahead is None
     target = Target(
         name=scenario.name,
         model=scenario.model,
         preset=scenario.preset,
         engine=scenario.engine,
         run_ahead=ahead,
-        slots=tuple((name, slots or ahead + 1) for name in RUNNERS),
+        slots=() if own else tuple((name, slots or ahead + 1) for name in RUNNERS),
         walks=tuple(sorted(scenario.runners[chosen].walks.items())),
         seed=scenario.seed,
         ranks=scenario.ranks,

@@ -57,7 +57,6 @@ class PinnedBuffer:
                 "racecheck.virtual_cuda(), which needs none, or run on a machine with a GPU"
             )
         self.name = name
-        self.label = _free_label(name)
         self.shape = shape
         self.dtype = dtype
         self.slots = slots
@@ -66,6 +65,7 @@ class PinnedBuffer:
         self._device = [torch.empty(shape, dtype=dtype, device=device) for _ in range(slots)]
         self._copied = [torch.cuda.Event() for _ in range(slots)]
         self._generation = [0] * slots
+        self.label = _free_label(name)  # not earlier: another thread may have come in since, and taken it
         register(self)
 
     @property

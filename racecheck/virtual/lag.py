@@ -122,6 +122,11 @@ class Checked:
         self._lag = lag
         self.name = getattr(lag, "name", type(lag).__name__)
 
+    @property
+    def device_last(self) -> bool:
+        """As that lag has it at the moment."""
+        return bool(getattr(self._lag, "device_last", False))
+
     def decide(self, kind: str, options: int) -> int:
         """What that lag says.
 

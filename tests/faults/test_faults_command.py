@@ -113,7 +113,9 @@ def test_the_page_has_every_fault():
     for name, fault in CATALOGUE.items():
         (row,) = (line for line in PAGE.splitlines() if line.startswith(f"| `{name}` |"))
         assert fault.story in PAGE
-        for model, cell in zip(MODELS, row.split("|")[2:], strict=False):
+        _, _, premise, *shown = row.split("|")
+        assert premise.strip() == fault.premise
+        for model, cell in zip(MODELS, shown, strict=False):
             assert (cell.strip() == "-") == (model not in fault.where)
     assert "**the twin" not in PAGE
     assert "was expected" not in PAGE

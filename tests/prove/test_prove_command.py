@@ -50,8 +50,11 @@ def test_two_slots_are_proved(run: Run) -> None:
 
 
 def test_one_slot_is_refuted_step_by_step(run: Run) -> None:
-    """Exit code 1, and a timeline."""
-    assert run("--slots 1 --method explore") == (
+    """Exit code 1, a timeline, and a token that has a test of its own."""
+    code, out, err = run("--slots 1 --method explore")
+    story, replay = out.split("\nThe reference engine runs this, ")
+    assert replay.splitlines()[-1].startswith("racecheck replay s1.")
+    assert (code, story, err) == (
         1,
         """\
 1 slot, run-ahead 1: refuted
@@ -111,10 +114,12 @@ def test_what_is_safe_is_proved(run: Run, options: str) -> None:
 
 
 def test_a_narrow_terminal_wraps(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No line is wider than the terminal."""
+    """No line is wider than the terminal, but for the command, which is there to be copied."""
     monkeypatch.setenv("COLUMNS", "60")
     out = run("--method explore --drop advance")[1]
-    assert max(map(len, out.splitlines())) <= 60
+    *story, command = out.splitlines()
+    assert max(map(len, story)) <= 60
+    assert command.startswith("racecheck replay s1.")
 
 
 def test_json_holds_the_counterexample_as_data(run: Run) -> None:

@@ -46,9 +46,9 @@ class World:
         yield
 
     @contextmanager
-    def audit(self) -> Iterator[Any]:
+    def audit(self, run_ahead: int) -> Iterator[Any]:
         """An audit that comes to `verdict` when it ends."""
-        result = SimpleNamespace(verdict="inconclusive", findings=[], evidence=Evidence())
+        result = SimpleNamespace(verdict="inconclusive", findings=[], evidence=Evidence(), premises=None)
         try:
             yield result
         finally:

@@ -105,7 +105,8 @@ class Resource:
         with mark(phase="plan", resource=self.name, slot=slot):
             for buffer, values in zip(self.staged(label), layout, strict=True):
                 lease = buffer.lease(slot)
-                lease.write(values, holds=batch.name)
+                with mark(step=step):  # the plan thread is in no step, but what it writes is
+                    lease.write(values, holds=batch.name)
                 lease.copy()
 
     def expect(self, batch: Batch, label: str, slot: int) -> None:
