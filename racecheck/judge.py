@@ -18,6 +18,7 @@ from racecheck.detect.advice import advise
 from racecheck.detect.evidence import Evidence
 from racecheck.errors import Inconclusive, RaceFound
 from racecheck.report.channel import deliver
+from racecheck.report.picture import Picture
 from racecheck.trace import Trace, flush, subscribe
 from racecheck.trace.records import DeviceOp, Record, Replay
 
@@ -67,6 +68,14 @@ class Audit:
         return self._detector.findings
 
     @property
+    def pictures(self) -> list[Picture | None]:
+        """A picture of what is around each of `findings`, for the first ones, as far as the trace has it."""
+        from racecheck.report.drawing import take
+
+        complete = len(self.trace) < KEPT_RECORDS
+        return take(self.trace, self.findings) if complete else [None] * len(self.findings)
+
+    @property
     def first(self) -> Finding | None:
         """The first of `findings` as it was met, without reasons and repairs: those take time."""
         return next(iter(self._detector.findings), None)
@@ -81,7 +90,7 @@ class Audit:
         __tracebackhide__ = True  # pytest then shows the line of the test
         verdict = self.verdict
         if verdict == "inconclusive":
-            raise Inconclusive(self._untested())
+            raise Inconclusive(self.untested())
         if verdict != "clean":
             raise RaceFound(self._stories().rstrip())
 
@@ -97,12 +106,12 @@ class Audit:
         if verdict == "clean":
             body = describe_evidence(self.evidence, width)
         elif verdict == "inconclusive":
-            body = self._untested() + "\n"
+            body = self.untested() + "\n"
         else:
             body = self._stories(width)
         return f"verdict: {verdict}\n\n{body}"
 
-    def _untested(self) -> str:
+    def untested(self) -> str:
         """Why the run is inconclusive, and what would change that."""
         if not any(isinstance(record, (DeviceOp, Replay)) for record in self.trace):
             return (

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -15,14 +14,18 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from racecheck.commands import options
 from racecheck.commands.faults import run_with
+from racecheck.commands.outputs import HtmlOption, reserve, save
 from racecheck.commands.paths import typed_path
+from racecheck.commands.recording import recording
 from racecheck.errors import UsageError
 from racecheck.report import Report, text
+from racecheck.report import html as html_report
 from racecheck.report.json import render
 from racecheck.scenario.load import load_all
 from racecheck.scenario.model import MOST_SLOTS, MOST_STEPS
 from racecheck.scenario.plan import DEVICES, RUNNERS, Overrides, RowPlan, check, check_device, plan_all
 from racecheck.scenario.run import References, run_row
+from racecheck.trace.stream import Listener
 
 #: Columns of a report that goes to a file or a pipe, which have no width.
 PIPE_WIDTH = 120
@@ -75,6 +78,16 @@ def run(
             "--trace", parser=typed_path, metavar="FILE", help="Write the trace of the only row to FILE."
         ),
     ] = None,
+    perfetto: Annotated[
+        Path | None,
+        typer.Option(
+            "--perfetto",
+            parser=typed_path,
+            metavar="FILE",
+            help="Write the only row's timeline for Perfetto.",
+        ),
+    ] = None,
+    html: HtmlOption = None,
 ) -> int:
     """Run scenarios and check what they expect.
 
@@ -90,38 +103,24 @@ def run(
         slots=slots, runner=runner, device=device, lag=lag, seed=seed, steps=steps, exact=exact
     )
     if fault is not None:
-        if slots or runner or trace or json or device != "virtual":
+        if slots or runner or trace or perfetto or html or json or device != "virtual":
             raise UsageError(
                 f"--fault {fault}: brings its own slots and runners, on the virtual device; "
-                "leave out --slots, --runner, --device, --trace and --json"
+                "leave out --slots, --runner, --device, --trace, --perfetto, --html and --json"
             )
         return run_with(fault, files, overrides)
     plans = plan_all(files, overrides)
     check_device(device, lag, exact)
-    with _trace_file(trace, plans) as file_of_trace:
-        report = _run_rows(plans, file_of_trace)
+    reserve("--html", html)
+    with recording(plans, trace, perfetto) as listen:
+        report = _run_rows(plans, listen)
+    if html is not None:
+        save("--html", html, html_report.render(report))
     if json:
         print(render(report), end="")
     else:
         _show(report)
     return report.exit_code
-
-
-@contextmanager
-def _trace_file(path: Path | None, plans: Sequence[RowPlan]) -> Iterator[IO[str] | None]:
-    """Where the trace goes, if anywhere; what cannot be written may show only when the disk is full."""
-    if path is None:
-        yield None
-        return
-    if len(plans) != 1 or plans[0].device != "virtual":
-        raise UsageError(
-            "--trace: a trace is that of one row on the virtual device; choose one with --runner and --slots"
-        )
-    try:
-        with path.open("w", encoding="utf-8") as file:
-            yield file
-    except OSError as error:
-        raise UsageError(f"--trace {path}: cannot be written ({error.strerror}); name another file") from None
 
 
 class StepCount:
@@ -138,7 +137,7 @@ class StepCount:
         return f"{what} {self._done[part]} of {self._steps}"
 
 
-def _run_rows(plans: Sequence[RowPlan], trace: IO[str] | None) -> Report:
+def _run_rows(plans: Sequence[RowPlan], listen: Listener | None) -> Report:
     """Run all rows; on a terminal, a line on stderr says how far that is."""
     references = References()
     console = Console(stderr=True)
@@ -161,7 +160,7 @@ def _run_rows(plans: Sequence[RowPlan], trace: IO[str] | None) -> Report:
             def on_step(part: str, count: StepCount = count) -> None:
                 progress.update(task, doing=count(part))
 
-            rows.append(run_row(plan, references, on_step, trace))
+            rows.append(run_row(plan, references, on_step, listen))
             progress.advance(task)
     return Report(rows)
 

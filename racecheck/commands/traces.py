@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from racecheck.commands.outputs import HtmlOption, reserve, save
 from racecheck.commands.paths import typed_path
 from racecheck.detect import Detector
 from racecheck.detect.advice import advise
@@ -38,6 +40,7 @@ def check(
         bool, typer.Option("--partial", help="Judge what can be read of a damaged file.")
     ] = False,
     json: _Json = False,
+    html: HtmlOption = None,
 ) -> int:
     """Judge a recorded trace.
 
@@ -46,10 +49,14 @@ def check(
     from racecheck.report.json import evidence_dict, finding_dict
     from racecheck.report.text import describe_finding
 
+    reserve("--html", html)
     trace, damage = _trace(file, partial=partial, remedy=f"--partial {_BEFORE}")
     detector = _detect(trace, file)
     for finding in detector.findings:
         advise(trace, finding)
+    replay = shlex.join(["racecheck", "check", str(file)])
+    if html is not None:
+        save("--html", html, _page(file, trace, detector, damage, replay))
     if damage:
         print(damage, file=sys.stderr)
     verdict = detector.verdict
@@ -65,12 +72,29 @@ def check(
         print(jsonlib.dumps(report, indent=2, ensure_ascii=False))
     else:
         for finding in detector.findings:
-            print(describe_finding(finding))
+            print(describe_finding(finding, replay=replay))
         for stall in detector.evidence.stalls:
             print(f"stall: {stall}")
         judged, checked = counted(len(trace), "record"), detector.evidence.rewrites
         print(f"verdict: {verdict}; {judged}, rewrites checked: {checked}")
     return 2 if damage else _CODES.get(verdict, 1)
+
+
+def _page(file: Path, trace: Sequence[Record], detector: Detector, damage: str | None, replay: str) -> str:
+    from racecheck.report.drawing import take
+    from racecheck.report.html import Chapter, page
+
+    chapter = Chapter(
+        title=file.name,
+        verdict=detector.verdict,
+        settings={"records": str(len(trace))},
+        problem=damage,
+        findings=detector.findings,
+        pictures=take(trace, detector.findings),
+        evidence=detector.evidence,
+        replay=replay,
+    )
+    return page(str(file), [chapter])
 
 
 def syncs(file: _File, json: _Json = False) -> int:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from racecheck.detect.evidence import Evidence
 from racecheck.detect.finding import Finding
+from racecheck.report.picture import Picture
+from racecheck.words import counted
 
 if TYPE_CHECKING:  # staging imports torch, which takes seconds
     from racecheck.staging import SlotCost
@@ -78,6 +80,26 @@ class Row:
     requests: int = 0  # how many requests were compared with the reference
     other_slots: int | None = None  # slots of the runners that this row is not about
     costs: Sequence[SlotCost] = ()  # what its slots cost, if the engine says
+    replay: str | None = None  # the command that runs this row again
+    pictures: Sequence[Picture | None] = ()  # of the findings, in their order, for the first ones
+
+    @property
+    def title(self) -> str:
+        """Runner and slots."""
+        slots = counted(self.slots, "slot")
+        if self.other_slots is not None and self.other_slots > self.slots:
+            slots += f" ({self.other_slots} for the other runners)"
+        return f"{self.runner}, {slots}"
+
+    @property
+    def witnessed(self) -> str:
+        """What became of the tokens, in a sentence; empty if they are those of the serial run."""
+        if not self.witness:
+            return ""
+        wrong, requests = self.witness[0], counted(self.requests, "request")
+        where = f"in {wrong.wrong} of {counted(wrong.of, 'frame')}, first in frame {wrong.position}"
+        differ = f"Tokens of {len(self.witness)} of {requests} differ from the serial run"
+        return f"{differ}: {wrong.request} {where}."
 
     @property
     def buffer(self) -> str | None:
