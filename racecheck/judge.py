@@ -111,6 +111,12 @@ class Audit:
             body = self._stories(width)
         return f"verdict: {verdict}\n\n{body}"
 
+    def html(self, title: str = "audit") -> str:
+        """The verdict and what it rests on as an HTML page that needs nothing else; write it in UTF-8."""
+        from racecheck.report.html import page
+
+        return page(title, [self])
+
     def untested(self) -> str:
         """Why the run is inconclusive, and what would change that."""
         if not any(isinstance(record, (DeviceOp, Replay)) for record in self.trace):

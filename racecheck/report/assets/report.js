@@ -114,4 +114,6 @@ for (const figure of document.querySelectorAll(".picture")) {
   setUpItems(figure, items);
   setUpLag(figure, items);
   showSecond(figure, items);
+  const folded = figure.closest("details");
+  if (folded) folded.addEventListener("toggle", () => showSecond(figure, items), { once: true });
 }

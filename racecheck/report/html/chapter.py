@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 class Chapter:
     """One verdict and all that goes with it. `replay` is a command that comes to it again.
 
-    `settings` are those of the run, by name; `notes` sentences about it, the first of them a `problem` if
-    there is one. `pictures` belong to `findings`, in their order, and may be fewer.
+    `settings` are those of the run, by name, and `figures` what else its line in the table of verdicts has.
+    `problem` says what speaks against it, `notes` are further sentences. `pictures` belong to `findings`, in
+    their order, and may be fewer. `costs`: resource, pinned and device bytes of a slot, slots.
     """
 
     title: str
     verdict: str
     settings: dict[str, str] = field(default_factory=dict)
+    figures: dict[str, str] = field(default_factory=dict)
     expected: str = ""
     problem: str | None = None
     notes: Sequence[str] = ()
@@ -55,12 +57,12 @@ def _of_row(row: Row) -> Chapter:
         "lag": row.lag or "-",
         "seed": str(row.seed),
         "steps": str(row.steps_run),
-        "tokens wrong": tokens_wrong(row),
     }
     return Chapter(
         title=f"{row.scenario}, {row.title}",
         verdict=row.verdict,
         settings=settings,
+        figures={"Tokens wrong": tokens_wrong(row)},
         expected=met(row) if row.expected else "",
         problem=row.problem if row.expected else None,
         notes=[note for note in (row.reason, row.witnessed) if note],

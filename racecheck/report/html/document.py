@@ -12,11 +12,12 @@ from xml.etree.ElementTree import Element
 
 from racecheck.report.html.arrows import markers
 from racecheck.report.html.chapter import Chapter, chapter_of
-from racecheck.report.html.elements import h, raw
+from racecheck.report.html.elements import Child, h, raw
 from racecheck.report.html.elements import render as as_text
-from racecheck.report.html.evidence import evidence
+from racecheck.report.html.evidence import evidence, table
 from racecheck.report.html.finding import finding_article
 from racecheck.report.result import Report, Row, worst
+from racecheck.report.story import buffer
 from racecheck.words import counted
 
 if TYPE_CHECKING:
@@ -79,38 +80,23 @@ def _headline(chapters: Sequence[Chapter]) -> Element:
 
 
 def _matrix(chapters: Sequence[Chapter]) -> Element | None:
-    """Every verdict on a line, with the settings that not all of them share."""
+    """Every verdict on a line, with what was expected and the figures behind it."""
     if len(chapters) < 2:
         return None
-    keys = list(dict.fromkeys(key for chapter in chapters for key in chapter.settings))
-    differ = [key for key in keys if len({chapter.settings.get(key) for chapter in chapters}) > 1]
-    expected = any(chapter.expected for chapter in chapters)
-    head = [
-        "What",
-        *differ,
-        "Verdict",
-        *(["As expected"] if expected else []),
-        "Findings",
-        "Rewrites",
-        "Open",
-    ]
-    rows = [
-        h(
-            "tr",
-            h("th", h("a", chapter.title, href=f"#c{number}"), scope="row"),
-            *(h("td", chapter.settings.get(key, "-")) for key in differ),
-            h("td", badge(chapter.verdict)),
-            h("td", chapter.expected or "-") if expected else None,
-            *(h("td", str(figure), class_="figure") for figure in _figures(chapter)),
-        )
+    more = list(dict.fromkeys(key for chapter in chapters for key in chapter.figures))
+    expected = ["As expected"] if any(chapter.expected for chapter in chapters) else []
+    head = ["What", "Verdict", *expected, "Findings", "Rewrites", "Open", *more]
+    rows: list[list[Child]] = [
+        [
+            h("a", chapter.title, href=f"#c{number}"),
+            badge(chapter.verdict),
+            *([chapter.expected or "-"] if expected else []),
+            *map(str, _figures(chapter)),
+            *(chapter.figures.get(key, "-") for key in more),
+        ]
         for number, chapter in enumerate(chapters, 1)
     ]
-    table = h("table", h("thead", h("tr", *(h("th", key, scope="col") for key in head))), h("tbody", *rows))
-    return h(
-        "section",
-        h("h2", "Verdicts", id="verdicts"),
-        h("div", table, class_="scroll", tabindex="0", role="region", aria_labelledby="verdicts"),
-    )
+    return h("section", h("h2", "Verdicts"), table("Verdicts", head, rows))
 
 
 def _figures(chapter: Chapter) -> tuple[int, int, int]:
@@ -122,18 +108,26 @@ def _chapters(chapters: Sequence[Chapter]) -> Iterator[Element]:
     for number, chapter in enumerate(chapters, 1):
         key = f"c{number}"
         settings = ", ".join(f"{name} {value}" for name, value in chapter.settings.items())
-        pictures = [*chapter.pictures, *[None] * len(chapter.findings)]
         yield h(
             "section",
             h("h2", f"{chapter.title}: ", badge(chapter.verdict), id=key),
             h("p", settings, class_="settings") if settings else None,
             h("p", chapter.problem, class_="problem") if chapter.problem else None,
             *(h("p", note) for note in chapter.notes),
-            *(
-                finding_article(finding, picture, f"{key}f{at}", chapter.replay)
-                for at, (finding, picture) in enumerate(zip(chapter.findings, pictures, strict=False), 1)
-            ),
+            *_findings(chapter, key),
             *evidence(chapter),
             class_="chapter",
             aria_labelledby=key,
         )
+
+
+def _findings(chapter: Chapter, key: str) -> Iterator[Element]:
+    """The first finding in full, the others to be opened."""
+    pictures = [*chapter.pictures, *[None] * len(chapter.findings)]
+    for at, (finding, picture) in enumerate(zip(chapter.findings, pictures, strict=False), 1):
+        article = finding_article(finding, picture, f"{key}f{at}", chapter.replay)
+        if at == 1:
+            yield article
+        else:
+            title = h("summary", f"Finding {at}: {finding.rule} on ", h("code", buffer(finding)))
+            yield h("details", title, article, class_="more")

@@ -19,7 +19,9 @@ def evidence(chapter: Chapter) -> Iterator[Element]:
         yield h(
             "details",
             h("summary", f"Evidence: {checked(found)}"),
-            table(("Buffer", "Slots", "Copies and kernels", "Rewrites", "Open", "Ordered by"), rows),
+            table(
+                "Evidence", ("Buffer", "Slots", "Copies and kernels", "Rewrites", "Open", "Ordered by"), rows
+            ),
             open=None if chapter.findings else "open",
         )
     if found.stalls:
@@ -27,7 +29,7 @@ def evidence(chapter: Chapter) -> Iterator[Element]:
         yield h("details", h("summary", f"Waits that held the host up: {len(found.stalls)}"), stalls)
     if chapter.costs:
         rows = [[*cost] for cost in chapter.costs]
-        costs = table(("Resource", "Pinned, a slot", "Device, a slot", "Slots"), rows)
+        costs = table("What a slot costs", ("Resource", "Pinned, a slot", "Device, a slot", "Slots"), rows)
         yield h("details", h("summary", "What a slot costs"), costs)
     if chapter.replay:
         yield h("p", "Run it again: ", h("code", chapter.replay), class_="replay")
@@ -47,9 +49,12 @@ def _buffer(name: str, buffer: BufferEvidence) -> list[Child]:
     ]
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[Child]]) -> Element:
-    """A table that scrolls by itself where it is too wide."""
-    lines = [h("tr", *(_cell(cell, first=not at) for at, cell in enumerate(row))) for row in rows]
+def table(name: str, head: Sequence[str], rows: Sequence[Sequence[Child]]) -> Element:
+    """A table; where it is narrow each row is a block of its cells with their titles before them."""
+    lines = [h("tr", *(_cell(cell, title) for title, cell in zip(head, row, strict=True))) for row in rows]
+    for line in lines:
+        line[0].tag = "th"
+        line[0].set("scope", "row")
     titles = h("tr", *(h("th", title, scope="col") for title in head))
     return h(
         "div",
@@ -57,11 +62,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Child]]) -> Element:
         class_="scroll",
         tabindex="0",
         role="region",
-        aria_label=head[0],
+        aria_label=name,
     )
 
 
-def _cell(cell: Child, *, first: bool) -> Element:
-    if first:
-        return h("th", cell, scope="row")
-    return h("td", cell, class_="figure" if isinstance(cell, str) and cell[:1].isdigit() else None)
+def _cell(cell: Child, title: str) -> Element:
+    figure = isinstance(cell, str) and cell[:1].isdigit()
+    return h("td", cell, class_="figure" if figure else None, data_title=title)
