@@ -20,12 +20,15 @@ from racecheck.errors import TraceError, TraceFileError, UsageError
 from racecheck.litmus import load
 from racecheck.litmus.export import export
 from racecheck.litmus.judge import build_trace
+from racecheck.report import perfetto
 from racecheck.trace.file import read, write
 from racecheck.trace.records import Record
 from racecheck.words import counted
 
 _CODES = {"clean": 0, "inconclusive": 3}
 _BEFORE = "judges what comes before it"
+#: How the name of a timeline for Perfetto ends.
+PERFETTO = ".perfetto.json"
 
 _File = Annotated[
     Path,
@@ -130,17 +133,27 @@ def convert(
     target: Annotated[
         Path,
         typer.Argument(
-            parser=typed_path, metavar="TO", help="The other kind: a name in .litmus, or any other."
+            parser=typed_path,
+            metavar="TO",
+            help="A name in .litmus, in .perfetto.json (a timeline for Perfetto), or any other (a trace).",
         ),
     ],
 ) -> int:
-    """Turn a litmus program into a trace, or a trace into a litmus program where that can say it."""
-    if (source.suffix == ".litmus") == (target.suffix == ".litmus"):
-        raise UsageError(f"{target}: exactly one file must be a .litmus program; name the other kind")
+    """Turn a litmus program into a trace, a trace into a litmus program where that can say it.
+
+    Either becomes a timeline for Perfetto where the name of TO ends in .perfetto.json.
+    """
+    timeline = target.name.endswith(PERFETTO)
+    if not timeline and (source.suffix == ".litmus") == (target.suffix == ".litmus"):
+        raise UsageError(
+            f"{target}: exactly one file must be a .litmus program; name the other kind, or one in {PERFETTO}"
+        )
     trace, _ = _trace(source)
     _detect(trace, source)
     try:
-        if target.suffix == ".litmus":
+        if timeline:
+            target.write_text(perfetto.render(trace), encoding="utf-8")
+        elif target.suffix == ".litmus":
             target.write_text(export(trace, path=source), encoding="utf-8")
         else:
             write(trace, target)

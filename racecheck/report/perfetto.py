@@ -1,8 +1,8 @@
 """A trace as a timeline for Perfetto (ui.perfetto.dev) and chrome://tracing: their JSON event format.
 
-Host threads and streams are tracks. A host record takes one millisecond: traces have an order and no clock.
-Work of a stream is drawn as late as happens-before allows, and an arrow leads to it from its call. Steps and
-phases enclose the calls of a thread. Findings are instants at their second access.
+Steps, host threads and streams are tracks. A record takes one second, so that the n-th begins at n: traces
+have an order and no clock. Times are whole microseconds, which no reader rounds. Work of a stream is drawn as late as happens-before allows, and an arrow leads to it from its call. The
+step and the phase of a thread enclose its calls. Findings are instants at their second access.
 
 Source of the format: the "Trace Event Format" document of the Chromium project.
 """
@@ -10,7 +10,7 @@ Source of the format: the "Trace Event Format" document of the Chromium project.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from racecheck.detect.finding import Finding
@@ -21,9 +21,11 @@ from racecheck.report.story import summary
 from racecheck.trace import records as r
 from racecheck.words import visible
 
-#: Microseconds a record takes; a host call in it; the shortest work.
-RECORD, CALL, SHORT = 1000.0, 900.0, 0.001
-HOST, DEVICE = 1, 2
+#: Microseconds: a record; a host call in it; from there to what it issues; the shortest work.
+RECORD, CALL, ISSUE, SHORT = 1_000_000, 900_000, 200_000, 1
+#: Processes; a thread is named by a number that no other thread and no process has.
+STEPS, HOST, DEVICE = 1, 2, 3
+FIRST_THREAD, FIRST_STREAM = 11, 100_001
 
 Event = dict[str, Any]
 #: Records that only name things: nothing happens.
@@ -32,44 +34,48 @@ _SILENT = (r.Alloc, r.EventFree, r.StreamDeclare)
 
 def render(trace: Sequence[r.Record]) -> str:
     """`trace` as JSON text, ending in a newline."""
-    return json.dumps({"traceEvents": list(events(trace)), "displayTimeUnit": "ms"}) + "\n"
+    return json.dumps({"traceEvents": events(trace), "displayTimeUnit": "ms"}) + "\n"
 
 
-def events(trace: Sequence[r.Record]) -> Iterator[Event]:
-    """The trace events of `trace`, which must have been judged before."""
+def events(trace: Sequence[r.Record]) -> list[Event]:
+    """The trace events of `trace`, which must have been judged before; outer slices before inner ones."""
     schedule = Schedule(trace)
-    threads = {name: number for number, name in enumerate(dict.fromkeys(one.thread for one in trace), 1)}
     operations = schedule.operations
-    streams = {
-        name: number
-        for number, name in enumerate(dict.fromkeys(one.stream for one in operations.values()), 1)
-    }
-    yield from _tracks("host", HOST, threads, "thread")
-    yield from _tracks("device, as late as it may be", DEVICE, streams, "stream")
-    for name, tid in threads.items():
-        own = [(index, record) for index, record in enumerate(trace) if record.thread == name]
-        yield from _marks(own, tid)
-        yield from (_call(index, record, tid) for index, record in own if not isinstance(record, _SILENT))
-    yield from _work(trace, operations, threads, streams)
-    for finding in schedule.findings:
-        yield from _instant(trace, finding, threads)
+    threads = _numbered((record.thread for record in trace), FIRST_THREAD)
+    streams = _numbered((one.stream for one in operations.values()), FIRST_STREAM)
+    slices = [*_steps(trace), *_runs(trace, threads, "step"), *_runs(trace, threads, "phase")]
+    slices += [
+        _slice(what(record), HOST, threads[record.thread], index * RECORD, CALL, **_args(record))
+        for index, record in enumerate(trace)
+        if not isinstance(record, _SILENT)
+    ]
+    work = list(_work(trace, operations, streams))
+    return [
+        *_track(STEPS, "steps", {"step": STEPS}, ""),
+        *_track(HOST, "host", threads, "thread "),
+        *_track(DEVICE, "device, as late as it may be", streams, "stream "),
+        *sorted([*slices, *work], key=lambda one: (one["ts"], -one["dur"])),
+        *_arrows(trace, work, threads),
+        *(_instant(trace, finding, threads) for finding in schedule.findings),
+    ]
 
 
-def _tracks(name: str, pid: int, names: dict[str, int], kind: str) -> Iterator[Event]:
-    yield {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}
-    for track, tid in names.items():
-        args = {"name": visible(f"{kind} {track}")}
+def _numbered(names: Iterable[str], start: int) -> dict[str, int]:
+    return {name: number for number, name in enumerate(dict.fromkeys(names), start)}
+
+
+def _track(pid: int, process: str, names: dict[str, int], kind: str) -> Iterator[Event]:
+    yield {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": process}}
+    yield {"ph": "M", "name": "process_sort_index", "pid": pid, "tid": 0, "args": {"sort_index": pid}}
+    for name, tid in names.items():
+        args = {"name": visible(f"{kind}{name}")}
         yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": args}
         yield {"ph": "M", "name": "thread_sort_index", "pid": pid, "tid": tid, "args": {"sort_index": tid}}
 
 
-def _slice(name: str, pid: int, tid: int, start: float, length: float, **args: Any) -> Event:
+def _slice(name: str, pid: int, tid: int, start: int, length: int, **args: Any) -> Event:
     event = {"ph": "X", "name": visible(name), "cat": "racecheck", "pid": pid, "tid": tid}
-    return {**event, "ts": round(start, 3), "dur": round(length, 3), "args": args}
-
-
-def _call(index: int, record: r.Record, tid: int) -> Event:
-    return _slice(what(record), HOST, tid, index * RECORD, CALL, **_args(record))
+    return {**event, "ts": start, "dur": length, "args": args}
 
 
 def _args(record: r.Record) -> Event:
@@ -77,63 +83,69 @@ def _args(record: r.Record) -> Event:
     return {"place": visible(place_of(record)), **mark}
 
 
-def _marks(own: Sequence[tuple[int, r.Record]], tid: int) -> Iterator[Event]:
-    """Slices around calls in a row that are of one step, and in them of one phase."""
-    step: tuple[Any, int, int] | None = None
-    phase: tuple[Any, int, int] | None = None
-    for index, record in [*own, (-1, None)]:
-        mark = r.NO_MARK if record is None else record.mark
-        new_step = record is None or step is None or step[0] != mark.step
-        if phase is not None and (new_step or phase[0] != mark.phase):
-            yield from _enclosing(phase, tid, "")
-            phase = None
-        if step is not None and new_step:
-            yield from _enclosing(step, tid, "step ")
-            step = None
-        step = (mark.step, index if step is None else step[1], index)
-        phase = (mark.phase, index if phase is None else phase[1], index)
+def _steps(trace: Sequence[r.Record]) -> Iterator[Event]:
+    """How far the host is: from the first record of a step to the first of a later one."""
+    begun: list[tuple[int, int]] = []
+    for index, record in enumerate(trace):
+        step = record.mark.step
+        if step is not None and (not begun or step > begun[-1][0]):
+            begun.append((step, index))
+    stops = [*(index for _, index in begun), len(trace)][1:]
+    for (step, start), stop in zip(begun, stops, strict=True):
+        yield _slice(f"step {step}", STEPS, STEPS, start * RECORD, (stop - start) * RECORD)
 
 
-def _enclosing(part: tuple[Any, int, int], tid: int, word: str) -> Iterator[Event]:
-    value, first, last = part
-    if value is not None:
-        yield _slice(f"{word}{value}", HOST, tid, first * RECORD, (last - first) * RECORD + CALL)
+def _runs(trace: Sequence[r.Record], threads: dict[str, int], key: str) -> Iterator[Event]:
+    """Slices around what a thread does in a row for one step, or in one phase of it."""
+    open_: dict[str, tuple[r.Mark, int, int]] = {}
+    width = 1 if key == "step" else 2  # of the mark: a phase ends with its step
+
+    def closed(thread: str) -> Iterator[Event]:
+        mark, first, last = open_.pop(thread, (r.NO_MARK, 0, 0))
+        value = getattr(mark, key)
+        if value is not None:
+            name = f"step {value}" if key == "step" else value
+            yield _slice(name, HOST, threads[thread], first * RECORD, (last - first) * RECORD + CALL)
+
+    for index, record in enumerate(trace):
+        mark, first, _ = open_.get(record.thread, (record.mark, index, index))
+        if mark[:width] != record.mark[:width]:
+            yield from closed(record.thread)
+            mark, first = record.mark, index
+        open_[record.thread] = mark, first, index
+    for thread in list(open_):
+        yield from closed(thread)
 
 
 def _work(
-    trace: Sequence[r.Record],
-    operations: dict[int, Operation],
-    threads: dict[str, int],
-    streams: dict[str, int],
+    trace: Sequence[r.Record], operations: dict[int, Operation], streams: dict[str, int]
 ) -> Iterator[Event]:
-    """What each stream does, one after the other, and an arrow from each call."""
-    free: dict[str, float] = {}
+    """What each stream does, one after the other; `id` is the index of the record that issued it."""
+    free: dict[str, int] = {}
     for index, operation in operations.items():
-        record = trace[index]
-        if isinstance(record, r.Free):
+        if isinstance(trace[index], r.Free):
             continue
-        call, tid = index * RECORD + CALL / 2, streams[operation.stream]
-        end = operation.latest * RECORD
-        start = max(free.get(operation.stream, 0.0), call)
-        free[operation.stream] = end = max(end, start + SHORT)
-        yield _slice(what(record), DEVICE, tid, start, end - start, **_args(record))
+        start = max(free.get(operation.stream, 0), index * RECORD + ISSUE)
+        end = max(round(operation.latest * RECORD), start + SHORT)
+        free[operation.stream] = end
+        args = {"id": index, **_args(trace[index])}
+        yield _slice(what(trace[index]), DEVICE, streams[operation.stream], start, end - start, **args)
+
+
+def _arrows(trace: Sequence[r.Record], work: Iterable[Event], threads: dict[str, int]) -> Iterator[Event]:
+    """From each call to the work that it issued."""
+    for one in work:
+        index = one["args"]["id"]
         flow = {"name": "issue", "cat": "racecheck", "id": index}
-        yield {**flow, "ph": "s", "pid": HOST, "tid": threads[record.thread], "ts": round(call, 3)}
-        yield {**flow, "ph": "f", "bp": "e", "pid": DEVICE, "tid": tid, "ts": round(start, 3)}
+        call = {"pid": HOST, "tid": threads[trace[index].thread], "ts": index * RECORD + ISSUE}
+        yield {"ph": "s", **flow, **call}
+        yield {"ph": "f", "bp": "e", **flow, "pid": DEVICE, "tid": one["tid"], "ts": one["ts"]}
 
 
-def _instant(trace: Sequence[r.Record], finding: Finding, threads: dict[str, int]) -> Iterator[Event]:
+def _instant(trace: Sequence[r.Record], finding: Finding, threads: dict[str, int]) -> Event:
     at = ends(trace, finding)
-    index = len(trace) if at is None else at.second
-    thread = finding.second.chain.removeprefix("thread ") if at is None else trace[at.second].thread
-    args = {"summary": summary(finding), "missing": visible(finding.missing), "repair": finding.repair}
-    yield {
-        "ph": "i",
-        "s": "g",
-        "name": visible(f"{finding.rule} on {finding.buffer}"),
-        "cat": "racecheck",
-        "pid": HOST,
-        "tid": threads.get(thread, 0),
-        "ts": index * RECORD + CALL / 2,
-        "args": args,
-    }
+    index = len(trace) - 1 if at is None else at.second
+    place = {"pid": HOST, "tid": threads[trace[index].thread], "ts": index * RECORD + ISSUE}
+    args = {"summary": summary(finding), "missing": visible(finding.missing)}
+    name = visible(f"{finding.rule} on {finding.buffer}")
+    return {"ph": "i", "s": "g", "name": name, "cat": "racecheck", **place, "args": args}
