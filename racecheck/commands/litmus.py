@@ -38,7 +38,7 @@ def litmus(
     Exit code 0: every verdict is the expected one. 1: one is not, or a schedule of a program without a race
     shows wrong bytes. 2: a file is malformed.
     """
-    reserve("--html", html)
+    reserve(html)
     judged: list[Judgement] = []
     malformed: list[str] = []
     for path in find(paths):
@@ -48,7 +48,7 @@ def litmus(
             malformed.append(str(error))
     runs = [on_device(each) for each in judged] if virtual else [None] * len(judged)
     if html is not None:
-        save("--html", html, page(", ".join(map(str, paths)), judged))
+        save(html, page(", ".join(map(str, paths)), judged))
     if json:
         print(jsonlib.dumps(as_dict(judged, runs), indent=2, ensure_ascii=False))
     else:

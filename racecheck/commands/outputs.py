@@ -16,27 +16,24 @@ HtmlOption = Annotated[
 ]
 
 
-def reserve(option: str, path: Path | None) -> None:
+def reserve(path: Path | None) -> None:
     """Make sure that `path` can be written; it is created if it is not there.
 
     Raises:
-        UsageError: it cannot; the message names `option`.
+        UsageError: it cannot.
     """
     if path is not None:
-        _open(option, path, "a", "")
+        _write(path, "a", "")
 
 
-def save(option: str, path: Path | None, text: str) -> None:
-    """Write `text` to `path`, if there is one. What UTF-8 cannot say is escaped."""
-    if path is not None:
-        _open(option, path, "w", text)
+def save(path: Path, text: str) -> None:
+    """Write `text` to `path`. What UTF-8 cannot say is escaped."""
+    _write(path, "w", text)
 
 
-def _open(option: str, path: Path, mode: str, text: str) -> None:
+def _write(path: Path, mode: str, text: str) -> None:
     try:
         with path.open(mode, encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
     except OSError as error:
-        raise UsageError(
-            f"{option} {path}: cannot be written ({error.strerror}); name another file"
-        ) from None
+        raise UsageError(f"{path}:1: cannot be written ({error.strerror}); name a file that can") from None

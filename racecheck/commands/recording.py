@@ -31,14 +31,14 @@ def recording(
                 f"{option}: a trace is that of one row on the virtual device; "
                 "choose one with --runner and --slots"
             )
-    reserve("--perfetto", perfetto)
+    reserve(perfetto)
     records: list[Record] = []
     with _trace_file(trace) as file:
         listeners: list[Listener] = [] if file is None else [TraceWriter(file)]
         listeners += [] if perfetto is None else [records.append]
         yield _all(listeners) if listeners else None
     if perfetto is not None:
-        save("--perfetto", perfetto, timeline.render(records))
+        save(perfetto, timeline.render(records))
 
 
 def _all(listeners: Sequence[Listener]) -> Listener:

@@ -111,11 +111,11 @@ def run(
         return run_with(fault, files, overrides)
     plans = plan_all(files, overrides)
     check_device(device, lag, exact)
-    reserve("--html", html)
+    reserve(html)
     with recording(plans, trace, perfetto) as listen:
         report = _run_rows(plans, listen)
     if html is not None:
-        save("--html", html, html_report.render(report))
+        save(html, html_report.render(report))
     if json:
         print(render(report), end="")
     else:

@@ -52,14 +52,14 @@ def check(
     from racecheck.report.json import evidence_dict, finding_dict
     from racecheck.report.text import describe_finding
 
-    reserve("--html", html)
+    reserve(html)
     trace, damage = _trace(file, partial=partial, remedy=f"--partial {_BEFORE}")
     detector = _detect(trace, file)
     for finding in detector.findings:
         advise(trace, finding)
     replay = shlex.join(["racecheck", "check", str(file)])
     if html is not None:
-        save("--html", html, _page(file, trace, detector, damage, replay))
+        save(html, _page(file, trace, detector, damage, replay))
     if damage:
         print(damage, file=sys.stderr)
     verdict = detector.verdict

@@ -64,7 +64,7 @@ class _Drawing:
         """Both orders of the two accesses are shown: late is what the second one does not wait for."""
         first, second = self.operations.get(self.at.first), self.operations.get(self.at.second)
         place(self.operations.values(), self.after, first)
-        if first is not None and second is not None and first is not second:
+        if first is not second and second is not None and self.finding.second.is_device:
             for operation in self.operations.values():
                 if second.follows(operation):
                     operation.latest = operation.eager

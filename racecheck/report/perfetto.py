@@ -1,8 +1,9 @@
 """A trace as a timeline for Perfetto (ui.perfetto.dev) and chrome://tracing: their JSON event format.
 
 Steps, host threads and streams are tracks. A record takes one second, so that the n-th begins at n: traces
-have an order and no clock. Times are whole microseconds, which no reader rounds. Work of a stream is drawn as late as happens-before allows, and an arrow leads to it from its call. The
-step and the phase of a thread enclose its calls. Findings are instants at their second access.
+have an order and no clock. Times are whole microseconds, which no reader rounds. Work of a stream is drawn as
+late as happens-before allows, and an arrow leads to it from its call. The step and the phase of a thread
+enclose its calls. Findings are instants at their second access.
 
 Source of the format: the "Trace Event Format" document of the Chromium project.
 """
@@ -108,6 +109,8 @@ def _runs(trace: Sequence[r.Record], threads: dict[str, int], key: str) -> Itera
             yield _slice(name, HOST, threads[thread], first * RECORD, (last - first) * RECORD + CALL)
 
     for index, record in enumerate(trace):
+        if record.mark == r.NO_MARK:
+            continue  # memory that is freed between two calls ends no step
         mark, first, _ = open_.get(record.thread, (record.mark, index, index))
         if mark[:width] != record.mark[:width]:
             yield from closed(record.thread)

@@ -34,7 +34,7 @@ def render(report: Report, console: Console) -> None:
         for row in rows:
             for part in _details(row, left_out, alone=len(report.rows) == 1):
                 console.print(part)
-            _sum_up(row.findings[:1], console)
+            _sum_up(row.findings[:1] if row.problem else (), console)
             console.print()
     console.print(_verdict(report))
 

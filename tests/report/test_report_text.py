@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,8 +9,10 @@ from rich.console import Console
 from samples import make_evidence, make_finding, make_row, make_stall
 
 from racecheck.report import Report
+from racecheck.report.story import summary
 from racecheck.report.text import describe_finding, plain, render
 from racecheck.staging import SlotCost
+from racecheck.trace.records import Loc
 
 FULL = Report(
     [
@@ -61,6 +64,8 @@ piecewise, 1 slot: race - expected clean, the verdict is race
   made at  engine/sampler.py:41 in __init__
   rule     race/h2d-read-vs-host-write, fingerprint f9a760652f19c920
   Tokens of 1 of 3 requests differ from the serial run: r1 in 4 of 9 frames, first in frame 2.
+SUMMARY: racecheck: race/h2d-read-vs-host-write on sampler.rows[0]: engine/sampler.py:88 and \
+engine/sampler.py:85
 
 eager, 1 slot: inconclusive
   No staging buffer was rewritten.
@@ -92,10 +97,12 @@ verdict: clean
 
 @pytest.mark.parametrize("width", [40, 60, 80, 99, 100, 120, 200])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    """Long names wrap; nothing is cut off."""
+    """Long names wrap; nothing is cut off. Only the line that is there to be found with grep is one line."""
     long = make_finding("code_predictor_sampler.gather_indices")
     text = plain(Report([*FULL.rows, make_row("race", findings=[long])]), width)
-    assert max(map(len, text.splitlines())) <= width
+    summaries = [line for line in text.splitlines() if line.startswith("SUMMARY: ")]
+    assert len(summaries) == 2
+    assert max(len(line) for line in text.splitlines() if line not in summaries) <= width
     assert "..." not in text
     assert "code_predictor_sampler.gather_indices" in "".join(line.strip() for line in text.splitlines())
 
@@ -214,6 +221,49 @@ def test_a_finding_on_its_own() -> None:
         "race/h2d-read-vs-host-write on sampler.rows\nbuffer   sampler.rows[0] bytes 0 to 16"
     )
     assert "repair   wait for the copy" in text
+    assert text.splitlines()[-1] == (
+        "SUMMARY: racecheck: race/h2d-read-vs-host-write on sampler.rows[0]: "
+        "engine/sampler.py:88 and engine/sampler.py:85"
+    )
+    assert "replay" not in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"slot": None}, "read-vs-host-write on sampler.rows: engine/sampler.py:88 and engine/sampler.py:85"),
+        ({"kind": "hang", "position": 3}, "on collective 3: engine/sampler.py:88 and"),
+        ({"second": replace(make_finding().second, since=Loc("a.py", 4, "f"))},
+         "engine/sampler.py:88 and between a.py:4 and engine/sampler.py:85"),
+    ],
+)  # fmt: skip
+def test_the_line_to_search_for(changes: dict[str, Any], told: str) -> None:
+    """Kind, buffer or position, both places, on one line."""
+    line = summary(make_finding(**changes))
+    assert line.startswith("SUMMARY: racecheck: ")
+    assert told in line
+
+
+def test_a_row_as_expected_has_no_line_to_search_for() -> None:
+    """A race that must be there is nothing to be alarmed at in a log; a probe's is."""
+    assert "SUMMARY" not in plain(Report([make_row("race", "race")]), 120)
+    assert "SUMMARY" in plain(Report([make_row("race")]), 120)
+
+
+def test_the_command_that_shows_it_again() -> None:
+    """Of a row and of a finding on its own, where there is one."""
+    text = plain(Report([make_row("race", replay="racecheck run x.toml --slots 1")]), 120)
+    assert "  replay   racecheck run x.toml --slots 1\n" in text
+    assert "replay   cmd" in describe_finding(make_finding(), replay="cmd")
+
+
+def test_a_name_cannot_act_on_the_terminal() -> None:
+    """Escapes, line breaks and the turning of text are shown, not done."""
+    hostile = "x\x1b[31m\n\u202ey"
+    text = plain(Report([make_row("race", findings=[make_finding(hostile)])]), 40)
+    text += describe_finding(make_finding(hostile))
+    assert not {"\x1b", "\u202e"} & set(text)
+    assert r"x\x1b[31m\n\u202ey" in text
 
 
 COSTS = [

@@ -31,7 +31,7 @@ def evidence(chapter: Chapter) -> Iterator[Element]:
         rows = [[*cost] for cost in chapter.costs]
         costs = table("What a slot costs", ("Resource", "Pinned, a slot", "Device, a slot", "Slots"), rows)
         yield h("details", h("summary", "What a slot costs"), costs)
-    if chapter.replay:
+    if chapter.replay and not chapter.findings:  # else each finding says so
         yield h("p", "Run it again: ", h("code", chapter.replay), class_="replay")
 
 

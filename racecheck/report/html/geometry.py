@@ -18,7 +18,7 @@ HOST, DONE, RIGHT = 18, 12, 150
 #: Windows that lie above each other in a lane at most.
 MOST_ROWS = 4
 #: A picture that fits is so wide; ticks are no narrower and no wider than this.
-FITTING, NARROW, WIDE = 860, 26, 150
+FITTING, NARROW, WIDE = 810, 26, 150
 
 
 class Geometry:
