@@ -90,7 +90,7 @@ class Audit:
         __tracebackhide__ = True  # pytest then shows the line of the test
         verdict = self.verdict
         if verdict == "inconclusive":
-            raise Inconclusive(self.untested())
+            raise Inconclusive(self.reason)
         if verdict != "clean":
             raise RaceFound(self._stories().rstrip())
 
@@ -106,7 +106,7 @@ class Audit:
         if verdict == "clean":
             body = describe_evidence(self.evidence, width)
         elif verdict == "inconclusive":
-            body = self.untested() + "\n"
+            body = f"{self.reason}\n"
         else:
             body = self._stories(width)
         return f"verdict: {verdict}\n\n{body}"
@@ -117,8 +117,11 @@ class Audit:
 
         return page(title, [self])
 
-    def untested(self) -> str:
-        """Why the run is inconclusive, and what would change that."""
+    @property
+    def reason(self) -> str | None:
+        """Why an inconclusive verdict is one, and what would change that; None of any other."""
+        if self.verdict != "inconclusive":
+            return None
         if not any(isinstance(record, (DeviceOp, Replay)) for record in self.trace):
             return (
                 "no device work was recorded in the audited code; run it under racecheck.virtual_cuda() "

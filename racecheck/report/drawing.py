@@ -9,7 +9,7 @@ from dataclasses import replace
 from racecheck.detect.finding import Finding, Side
 from racecheck.report.calls import doing, lane_of, place_of, what
 from racecheck.report.edges import missing, orders
-from racecheck.report.neighbourhood import neighbourhood
+from racecheck.report.neighbourhood import REACH, neighbourhood
 from racecheck.report.picture import Edge, Item, Lane, Picture, Source, Step
 from racecheck.report.places import Ends, ends
 from racecheck.report.ranks import ranks_picture
@@ -27,18 +27,22 @@ SOON = 0.4
 
 def take(trace: Sequence[r.Record], findings: Sequence[Finding]) -> list[Picture | None]:
     """A picture for each of `findings`, which were found in `trace`; None where there is nothing to draw."""
-    if not findings:
-        return []
-    schedule = Schedule(trace)
-    taken = [_take(trace, finding, schedule) for finding in findings[:MOST_PICTURES]]
+    drawn = findings[:MOST_PICTURES]
+    places = [None if finding.kind == "hang" else ends(trace, finding) for finding in drawn]
+    # what comes long after the accesses changes no picture: it need not be judged again
+    reach = max((at.high + REACH for at in places if at is not None), default=0)
+    schedule = Schedule(trace[:reach])
+    taken = [
+        _Drawing(trace, finding, schedule, at).picture() if at is not None else _of_ranks(trace, finding)
+        for finding, at in zip(drawn, places, strict=True)
+    ]
     return [*taken, *[None] * (len(findings) - len(taken))]
 
 
-def _take(trace: Sequence[r.Record], finding: Finding, schedule: Schedule) -> Picture | None:
-    if finding.kind == "hang":
-        return ranks_picture((record for record in trace if isinstance(record, r.Collective)), finding)
-    at = ends(trace, finding)
-    return None if at is None else _Drawing(trace, finding, schedule, at).picture()
+def _of_ranks(trace: Sequence[r.Record], finding: Finding) -> Picture | None:
+    if finding.kind != "hang":
+        return None
+    return ranks_picture((record for record in trace if isinstance(record, r.Collective)), finding)
 
 
 class _Drawing:
@@ -46,6 +50,7 @@ class _Drawing:
 
     def __init__(self, trace: Sequence[r.Record], finding: Finding, schedule: Schedule, at: Ends) -> None:
         self.trace, self.finding, self.at = trace, finding, at
+        self.whole = schedule.length == len(trace)
         sides = [schedule.operations.get(index) for index in (at.first, at.second)]
         forced = [side.by for side in sides if side is not None and side.by is not None]
         self.near = neighbourhood(trace, finding, at, forced)
@@ -140,7 +145,7 @@ class _Drawing:
         if operation is None:
             return ""
         if operation.by is None:
-            return "nothing in the trace waits for it"
+            return f"nothing waits for it in {'the trace' if self.whole else f'the next {REACH} records'}"
         by = self.trace[operation.by]
         return f"done by the {what(by)} {place_of(by)}"
 

@@ -37,7 +37,7 @@ def _lines(finding: Finding, replay: str | None) -> Iterator[Line]:
     for reason in finding.reasons:
         yield Line("because", reason)
     if finding.kind == "race":
-        yield Line("repair", finding.repair or "none found that removes it", finding.repair or "")
+        yield _repair(finding)
     for repair in finding.repairs[1:]:
         yield Line("or", repair)
     if replay is not None:
@@ -65,6 +65,13 @@ def _buffer(finding: Finding) -> Line:
     sure = "certain" if finding.certain else "may be the consequence of an earlier race"
     name = buffer(finding)
     return Line("buffer", f"{name} {where}, {counted(finding.count, 'time')}, {sure}", name)
+
+
+def _repair(finding: Finding) -> Line:
+    if finding.repair is None:
+        return Line("repair", "none found that removes it")
+    checked = "checked: made in the trace, it removes this race and brings no other"
+    return Line("repair", finding.repair, finding.repair, checked)
 
 
 def _side(label: str, side: Side) -> Line:

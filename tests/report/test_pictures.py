@@ -13,7 +13,7 @@ from racecheck.detect import Detector
 from racecheck.litmus import load
 from racecheck.litmus.judge import build_trace
 from racecheck.report.drawing import MOST_PICTURES, take
-from racecheck.report.neighbourhood import MOST
+from racecheck.report.neighbourhood import MOST, REACH
 from racecheck.report.picture import Item, Picture
 from racecheck.report.sources import source
 from racecheck.trace import records as r
@@ -127,7 +127,26 @@ def test_of_a_long_trace_only_the_neighbourhood_is_kept() -> None:
     assert second is not None
     assert (first.what, second.what) == ("h2d copy reads", "host write")
     assert first.issue < second.issue < first.latest
-    assert first.until == "nothing in the trace waits for it"
+    assert first.until == "nothing waits for it in the trace"
+
+
+def test_what_comes_long_after_is_not_looked_at() -> None:
+    """And the picture says how far it looked."""
+    copy = r.Node(kind="h2d", reads=((0, 8),), writes=((64, 72),))
+    trace: list[r.Record] = [
+        r.DeviceOp(thread="main", stream="s", node=copy),
+        r.HostAccess(thread="main", writes=((0, 8),)),
+        *(r.HostAccess(thread="main", reads=((500, 508),)) for _ in range(REACH)),
+        r.Acquire(thread="main", scope="device"),
+    ]
+    detector = Detector()
+    for record in trace:
+        detector.feed(record)
+    (picture,) = take(trace, detector.findings)
+    assert picture is not None
+    first = picture.item("first")
+    assert first is not None
+    assert first.until == f"nothing waits for it in the next {REACH} records"
 
 
 def test_findings_beyond_the_first_ones_have_no_picture() -> None:

@@ -45,6 +45,7 @@ main, 1 slot: race
            thread main, step 5, phase plan, sampler
   missing  nothing orders the h2d copy reads before the host write
   repair   wait for the copy
+           checked: made in the trace, it removes this race and brings no other
   made at  engine/sampler.py:41 in __init__
   rule     race/h2d-read-vs-host-write, fingerprint f9a760652f19c920
   Tokens of 1 of 3 requests differ from the serial run: r1 in 4 of 9 frames, first in frame 2.
@@ -61,6 +62,7 @@ piecewise, 1 slot: race - expected clean, the verdict is race
            thread main, step 5, phase plan, sampler
   missing  nothing orders the h2d copy reads before the host write
   repair   wait for the copy
+           checked: made in the trace, it removes this race and brings no other
   made at  engine/sampler.py:41 in __init__
   rule     race/h2d-read-vs-host-write, fingerprint f9a760652f19c920
   Tokens of 1 of 3 requests differ from the serial run: r1 in 4 of 9 frames, first in frame 2.

@@ -82,5 +82,5 @@ def _of_audit(audit: Audit) -> Chapter:
         findings=audit.findings,
         pictures=audit.pictures,
         evidence=audit.evidence,
-        notes=[audit.untested()] if audit.verdict == "inconclusive" else [],
+        notes=[audit.reason] if audit.reason else [],
     )
