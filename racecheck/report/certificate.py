@@ -55,7 +55,7 @@ def indent(part: RenderableType) -> Padding:
 
 def _stalls(evidence: Evidence) -> Iterator[Text]:
     for stall in evidence.stalls:
-        yield Text(f"stall: {stall}", "yellow")
+        yield Text(visible(f"stall: {stall}"), "yellow")
 
 
 def _ranked(reasons: Counter[str]) -> str:

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from racecheck.report.result import Row
+from racecheck.words import visible
 
 STYLES = {
     "race": "bold red",
@@ -40,7 +41,7 @@ def _table(rows: Sequence[Row], left_out: tuple[str, ...]) -> Table:
         "Slots": lambda row: str(row.slots),
         "Verdict": lambda row: Text(row.verdict, STYLES[row.verdict]),
         "Expected": _expected,
-        "First buffer": lambda row: Text(row.buffer or "-"),
+        "First buffer": lambda row: Text(visible(row.buffer or "-")),
         **{name: lambda row, name=name: str(figures(row)[name]) for name in FIGURES},  # type: ignore[misc]
         "Tokens wrong": tokens_wrong,
     }

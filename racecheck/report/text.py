@@ -92,14 +92,14 @@ def _details(row: Row, left_out: tuple[str, ...], *, alone: bool) -> Iterator[Re
     """The row's problem, its findings, or what its verdict rests on; and what the table `left_out`."""
     title = Text.assemble(f"{row.title}: ", (row.verdict, STYLES[row.verdict]))
     if row.problem and row.expected:
-        title.append(f" - {row.problem}", "bold red")
+        title.append(visible(f" - {row.problem}"), "bold red")
     yield title
     words = [f"{name.lower()} {value}" for name, value in figures(row).items() if name in left_out]
     words += [f"first buffer {visible(row.buffer or '-')}"] if "First buffer" in left_out else []
     if words:
         yield indent(Text(", ".join(words)))
     if row.reason:
-        yield indent(Text(row.reason))
+        yield indent(Text(visible(row.reason)))
     if row.findings:
         others = [finding.buffer for finding in row.findings[1:]]
         yield indent(_finding(row.findings[0], row.replay, others))

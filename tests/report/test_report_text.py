@@ -262,8 +262,8 @@ def test_the_command_that_shows_it_again() -> None:
 def test_a_name_cannot_act_on_the_terminal() -> None:
     """Escapes, line breaks and the turning of text are shown, not done."""
     hostile = "x\x1b[31m\n\u202ey"
-    text = plain(Report([make_row("race", findings=[make_finding(hostile)])]), 40)
-    text += describe_finding(make_finding(hostile))
+    row = make_row("race", "clean", findings=[make_finding(hostile)], reason=hostile)
+    text = plain(Report([row]), 40) + plain(Report([row]), 400) + describe_finding(make_finding(hostile))
     assert not {"\x1b", "\u202e"} & set(text)
     assert r"x\x1b[31m\n\u202ey" in text
 

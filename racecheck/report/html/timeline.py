@@ -13,9 +13,9 @@ from racecheck.detect.finding import Finding
 from racecheck.report.html.arrows import NAMES, arrow
 from racecheck.report.html.code import code
 from racecheck.report.html.controls import caption, legend, slider
-from racecheck.report.html.elements import h
+from racecheck.report.html.elements import Value, h
 from racecheck.report.html.geometry import TOP, Geometry, has_window
-from racecheck.report.html.items import item_group, item_list
+from racecheck.report.html.items import item_group, item_list, lane_name
 from racecheck.report.picture import Picture
 
 HINT = "Point at an item, or move from one to the next with the arrow keys, to see its line."
@@ -24,16 +24,19 @@ HINT = "Point at an item, or move from one to the next with the arrow keys, to s
 def timeline(picture: Picture, finding: Finding, key: str) -> Element:
     """The figure; `key` makes its ids unique on the page."""
     geometry = Geometry(picture)
+    arrows: dict[str, list[Element]] = {"sync": [], "missing": []}
+    for edge in picture.edges:
+        arrows[edge.kind].append(arrow(edge, picture, geometry, NAMES[finding.kind]))
     drawing = h(
         "svg",
         *_background(picture, geometry),
-        *(arrow(edge, picture, geometry, NAMES[finding.kind]) for edge in picture.edges),
+        *arrows["sync"],
         *(item_group(number, picture, geometry) for number in range(len(picture.items))),
+        *arrows["missing"],
         width=geometry.width,
         height=geometry.height,
         role="group",
         aria_label=f"Timeline of {finding.rule} on {finding.buffer}; left and right go from item to item",
-        data_tick=geometry.tick,
     )
     moves = any(has_window(item) for item in picture.items)
     return h(
@@ -62,10 +65,8 @@ def _names(picture: Picture, geometry: Geometry) -> Element:
         )
         for number, lane in enumerate(picture.lanes)
     ]
-    told = ", ".join(
-        lane.name if lane.kind == "rank" else f"{lane.kind} {lane.name}" for lane in picture.lanes
-    )
-    size = {"width": 96, "height": geometry.height}
+    told = ", ".join(map(lane_name, picture.lanes))
+    size: dict[str, Value] = {"width": 96, "height": geometry.height}
     return h("svg", *names, **size, class_="lanes", role="img", aria_label=f"lanes: {told}")
 
 
