@@ -21,26 +21,33 @@ def ranks_picture(calls: Iterable[r.Collective], finding: Finding) -> Picture:
         by_rank.setdefault(call.rank, []).append(call)
     position = (finding.position or 1) - 1
     begin = max(0, position - BEFORE)
-    roles = {finding.first.loc: "first", finding.second.loc: "second"}
     items: list[Item] = []
     for lane, rank in enumerate(sorted(by_rank)):
         shown = by_rank[rank][begin : position + AFTER + 1]
         for at, call in enumerate(shown):
             here = begin + at == position
-            items.append(_item(lane, at, call, roles.get(call.loc, "touch") if here else "other"))
+            items.append(_item(lane, at, call, _role(rank, finding) if here else "other"))
         if begin + len(shown) <= position:
-            items.append(_nothing(lane, position - begin))
+            items.append(_nothing(lane, position - begin, _role(rank, finding)))
     end = max(item.issue for item in items) + 1
     return Picture(
         lanes=tuple(Lane(f"rank {rank}", "rank") for rank in sorted(by_rank)),
         items=tuple(items),
-        edges=tuple(_missing(items, position - begin, finding)),
+        edges=tuple(_differ(items, finding)),
         steps=(),
         end=end,
         width=end,
         left_out=begin,
         sources=tuple(_sources(by_rank, position)),
     )
+
+
+def _role(rank: int, finding: Finding) -> str:
+    """What the call of `rank` at the position is to the finding, whose sides name their ranks."""
+    for role, side in (("first", finding.first), ("second", finding.second)):
+        if side.what.startswith(f"rank {rank} issues "):
+            return role
+    return "touch"
 
 
 def _item(lane: int, at: int, call: r.Collective, role: str) -> Item:
@@ -57,17 +64,14 @@ def _item(lane: int, at: int, call: r.Collective, role: str) -> Item:
     )
 
 
-def _nothing(lane: int, at: int) -> Item:
-    return Item(lane=lane, caller=lane, role="second", what="nothing more", issue=at, eager=at, latest=at)
+def _nothing(lane: int, at: int, role: str) -> Item:
+    return Item(lane=lane, caller=lane, role=role, what="nothing more", issue=at, eager=at, latest=at)
 
 
-def _missing(items: list[Item], at: int, finding: Finding) -> list[Edge]:
-    """From a call that waits to a rank that does something else."""
-    here = [(number, item) for number, item in enumerate(items) if item.issue == at]
-    waiting = finding.first.what.partition(" issues ")[2]
-    first = next((number for number, item in here if item.what == waiting), None)
-    second = next((number for number, item in here if item.what != waiting), None)
-    return [] if first is None or second is None else [Edge(first, second, "missing", finding.missing)]
+def _differ(items: list[Item], finding: Finding) -> list[Edge]:
+    """From the call that waits to the rank that does something else."""
+    numbers = {item.role: number for number, item in enumerate(items)}
+    return [Edge(numbers["first"], numbers["second"], "missing", finding.missing)]
 
 
 def _sources(by_rank: dict[int, list[r.Collective]], position: int) -> list[Source]:

@@ -166,6 +166,26 @@ def test_findings_beyond_the_first_ones_have_no_picture() -> None:
     assert [picture is None for picture in taken] == [n >= MOST_PICTURES for n in range(len(taken))]
 
 
+def test_two_branches_of_one_replay_have_lanes_of_their_own() -> None:
+    """Both accesses are nodes of one record."""
+    nodes = tuple(r.Node(kind="kernel", name=name, writes=((0, 8),)) for name in ("fork", "left", "right"))
+    trace: list[r.Record] = [
+        r.Capture(thread="main", graph="g", nodes=nodes, after=((), (0,), (0,))),
+        r.Replay(thread="main", graph="g", stream="s"),
+    ]
+    detector = Detector()
+    for record in trace:
+        detector.feed(record)
+    (picture,) = take(trace, detector.findings)
+    assert picture is not None
+    assert [lane.name for lane in picture.lanes] == ["main", "s", "s (branch 1 of a graph)"]
+    first, second = picture.item("first"), picture.item("second")
+    assert first is not None
+    assert second is not None
+    assert {first.what.split()[1], second.what.split()[1]} == {"left", "right"}
+    assert [edge.kind for edge in picture.edges] == ["missing"]
+
+
 def test_a_stale_operand_is_followed_to_who_left_it() -> None:
     """The writer is the first item of the arrow, the consumer the second."""
     (picture,) = pictures("graph-operand-01-broken")
@@ -197,7 +217,22 @@ def test_a_rank_that_issues_nothing_more_is_shown() -> None:
         detector.feed(record)
     (picture,) = take(calls, detector.findings)
     assert picture is not None
-    assert picture.items[-1].what == "nothing more"
+    assert (picture.items[-1].what, picture.items[-1].role) == ("nothing more", "second")
+
+
+def test_ranks_that_call_from_one_line_are_told_apart() -> None:
+    """By the rank that each side of the finding names; a third one stands by."""
+    calls: list[r.Record] = [
+        r.Collective(thread=f"t{rank}", rank=rank, name=name, loc=r.Loc("spmd.py", 9, "step"))
+        for rank, name in ((0, "gather"), (1, "reduce"), (2, "reduce"), (10, "reduce"))
+    ]
+    detector = Detector()
+    for record in calls:
+        detector.feed(record)
+    (picture,) = take(calls, detector.findings)
+    assert picture is not None
+    assert [item.role for item in picture.items] == ["second", "first", "touch", "touch"]
+    assert [(edge.source, edge.target) for edge in picture.edges] == [(1, 0)]
 
 
 def test_source_is_shown_only_of_files_that_are_code_below_a_root(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def slider(picture: Picture, kind: str, key: str) -> Element:
     }
     first, second = picture.item("first"), picture.item("second")
     now = None
-    if kind == "race" and first and second:
+    if kind == "race" and first and second and first.issue != second.issue:  # not two of one replay
         names = {"data_first": first.what, "data_second": second.what}
         now = h("p", class_="now", aria_live="polite", **names)
     return h(
