@@ -40,9 +40,8 @@ def take(trace: Sequence[r.Record], findings: Sequence[Finding]) -> list[Picture
 
 
 def _of_ranks(trace: Sequence[r.Record], finding: Finding) -> Picture | None:
-    if finding.kind != "hang":
-        return None
-    return ranks_picture((record for record in trace if isinstance(record, r.Collective)), finding)
+    calls = [record for record in trace if isinstance(record, r.Collective)]
+    return ranks_picture(calls, finding) if finding.kind == "hang" and calls else None
 
 
 class _Drawing:

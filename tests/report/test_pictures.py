@@ -220,6 +220,18 @@ def test_a_rank_that_issues_nothing_more_is_shown() -> None:
     assert (picture.items[-1].what, picture.items[-1].role) == ("nothing more", "second")
 
 
+@pytest.mark.parametrize(
+    "name", ["d2h-read-early-13-broken", "graph-operand-01-broken", "ranks-diverge-01-broken"]
+)
+def test_without_its_trace_a_finding_has_no_picture(name: str) -> None:
+    """A long trace is let go, and what is left of it may be that of something else."""
+    detector = Detector()
+    for record in build_trace(load(LITMUS / f"{name}.litmus")):
+        detector.feed(record)
+    assert take([], detector.findings) == [None]
+    assert take([r.Signal(thread="main", name="x")], detector.findings) == [None]
+
+
 def test_ranks_that_call_from_one_line_are_told_apart() -> None:
     """By the rank that each side of the finding names; a third one stands by."""
     calls: list[r.Record] = [
