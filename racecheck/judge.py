@@ -20,6 +20,7 @@ from racecheck.detect.evidence import Evidence
 from racecheck.detect.premises import Premises
 from racecheck.errors import Inconclusive, RaceFound
 from racecheck.report.channel import deliver
+from racecheck.report.picture import Picture
 from racecheck.trace import Trace, flush, subscribe
 from racecheck.trace.records import Acquire, DeviceOp, Record, Replay
 
@@ -107,6 +108,13 @@ class Audit:
         return self._detector.findings
 
     @property
+    def pictures(self) -> list[Picture | None]:
+        """A picture of what is around each of `findings`, for the first ones, as far as the trace has it."""
+        from racecheck.report.drawing import take
+
+        return [None] * len(self.findings) if self._dropped else take(self.trace, self.findings)
+
+    @property
     def first(self) -> Finding | None:
         """The first of `findings` as it was met, without reasons and repairs: those take time."""
         self._drain()
@@ -128,7 +136,7 @@ class Audit:
         __tracebackhide__ = True  # pytest then shows the line of the test
         verdict = self.verdict
         if verdict == "inconclusive":
-            raise Inconclusive(self._untested())
+            raise Inconclusive(self.reason)
         if verdict != "clean":
             raise RaceFound(self._stories().rstrip())
 
@@ -144,13 +152,22 @@ class Audit:
         if verdict == "clean":
             body = describe_evidence(self.evidence, width)
         elif verdict == "inconclusive":
-            body = self._untested() + "\n"
+            body = f"{self.reason}\n"
         else:
             body = self._stories(width)
         return f"verdict: {verdict}\n\n{body}{describe_premises(self.premises, verdict, width)}"
 
-    def _untested(self) -> str:
-        """Why the run is inconclusive, and what would change that."""
+    def html(self, title: str = "audit") -> str:
+        """The verdict and what it rests on as an HTML page that needs nothing else; write it in UTF-8."""
+        from racecheck.report.html import page
+
+        return page(title, [self])
+
+    @property
+    def reason(self) -> str | None:
+        """Why an inconclusive verdict is one, and what would change that; None of any other."""
+        if self.verdict != "inconclusive":
+            return None
         if not self._dropped and not any(isinstance(record, (DeviceOp, Replay)) for record in self.trace):
             return (
                 "no device work was recorded in the audited code; run it on a GPU, or under "

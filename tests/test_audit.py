@@ -63,7 +63,9 @@ def test_report_of_each_verdict():
     race, clean, empty = stage(3, wait=False), stage(3, wait=True), stage(1, wait=True)
     assert race.report().startswith("verdict: race\n\nrace/h2d-read-vs-host-write on rows")
     assert "missing  nothing orders" in race.report()
-    assert max(map(len, race.report(width=70).splitlines())) <= 70
+    *lines, last = race.report(width=70).splitlines()
+    assert max(map(len, lines)) <= 70
+    assert last.startswith("SUMMARY: racecheck: race/h2d-read-vs-host-write on rows[0]: test_audit.py:")
     line = next(
         n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if "synchronize" in text
     )

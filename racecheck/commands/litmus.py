@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -11,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from racecheck.commands.outputs import HtmlOption, reserve, save
 from racecheck.commands.paths import typed_path
 from racecheck.detect.advice import advise
 from racecheck.errors import LitmusError, UnsupportedOperation, UsageError
@@ -29,12 +31,14 @@ def litmus(
         bool, typer.Option("--virtual", help="Run every schedule of each program on the virtual device too.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    html: HtmlOption = None,
 ) -> int:
     """Judge litmus programs: a line per file with verdict, expectation and ok or FAIL.
 
     Exit code 0: every verdict is the expected one. 1: one is not, or a schedule of a program without a race
     shows wrong bytes. 2: a file is malformed.
     """
+    reserve("--html", html)
     judged: list[Judgement] = []
     malformed: list[str] = []
     for path in find(paths):
@@ -43,6 +47,8 @@ def litmus(
         except LitmusError as error:
             malformed.append(str(error))
     runs = [on_device(each) for each in judged] if virtual else [None] * len(judged)
+    if html is not None:
+        save("--html", html, page(", ".join(map(str, paths)), judged))
     if json:
         print(jsonlib.dumps(as_dict(judged, runs), indent=2, ensure_ascii=False))
     else:
@@ -108,6 +114,26 @@ def _show(judged: list[Judgement], runs: Sequence[DeviceRun | None], explain: bo
                 print("  " + describe_finding(finding).rstrip().replace("\n", "\n  "))
     agree = sum(each.agrees for each in judged)
     print(f"\n{agree} of {len(judged)} {'program agrees' if len(judged) == 1 else 'programs agree'}")
+
+
+def page(title: str, judged: Sequence[Judgement]) -> str:
+    """All judgements as an HTML page."""
+    from racecheck.report import html
+    from racecheck.report.drawing import take
+
+    chapters = [
+        html.Chapter(
+            title=each.program.path,
+            verdict=each.verdict.lower().replace("safe", "clean"),
+            settings={"title": each.program.title or "-", "source": each.program.source or "-"},
+            expected="yes" if each.agrees else f"{each.program.expect} (not met)",
+            findings=advised(each),
+            pictures=take(each.trace, each.findings),
+            replay=shlex.join(["racecheck", "litmus", "--explain", each.program.path]),
+        )
+        for each in judged
+    ]
+    return html.page(title, chapters)
 
 
 def describe_divergence(diverged: tuple[int, dict[int, str | None]]) -> str:

@@ -31,6 +31,10 @@ BaselineOption = Annotated[
     Path | None,
     typer.Option("--baseline", parser=typed_path, metavar="FILE", help="The findings in FILE are known."),
 ]
+HtmlOption = Annotated[
+    Path | None,
+    typer.Option("--html", parser=typed_path, metavar="FILE", help="Write the report as one HTML file."),
+]
 
 
 def reserve(option: str, path: Path | None) -> None:

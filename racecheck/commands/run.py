@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -15,10 +14,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from racecheck.commands import options, outputs
 from racecheck.commands.faults import run_with
+from racecheck.commands.outputs import HtmlOption
 from racecheck.commands.paths import typed_path
+from racecheck.commands.recording import recording
 from racecheck.errors import UsageError
 from racecheck.provider import DEVICES
 from racecheck.report import Report, text
+from racecheck.report import html as html_report
 from racecheck.report.json import as_dict, render
 from racecheck.report.outcome import Outcome, exit_code, from_report
 from racecheck.scenario.load import load_all
@@ -26,6 +28,7 @@ from racecheck.scenario.model import MOST_SLOTS, MOST_STEPS
 from racecheck.scenario.plan import RUNNERS, Overrides, RowPlan, check, check_device, plan_all
 from racecheck.scenario.run import References, run_row
 from racecheck.trace.repository import below, here
+from racecheck.trace.stream import Listener
 
 #: Columns of a report that goes to a file or a pipe, which have no width.
 PIPE_WIDTH = 120
@@ -81,6 +84,16 @@ def run(
     sarif: outputs.SarifOption = None,
     markdown: outputs.MarkdownOption = None,
     baseline: outputs.BaselineOption = None,
+    perfetto: Annotated[
+        Path | None,
+        typer.Option(
+            "--perfetto",
+            parser=typed_path,
+            metavar="FILE",
+            help="Write the only row's timeline for Perfetto.",
+        ),
+    ] = None,
+    html: HtmlOption = None,
 ) -> int:
     """Run scenarios and check what they expect.
 
@@ -98,10 +111,10 @@ def run(
         slots=slots, runner=runner, device=device, lag=lag, seed=seed, steps=steps, exact=exact
     )
     if fault is not None:
-        if slots or runner or trace or json or sarif or markdown or known:
+        if slots or runner or trace or perfetto or html or json or sarif or markdown or known:
             raise UsageError(
-                f"--fault {fault}: brings its own slots and runners; "
-                "leave out --slots, --runner, --trace, --json, --sarif, --markdown and --baseline"
+                f"--fault {fault}: brings its own slots and runners; leave out --slots, --runner, --trace, "
+                "--perfetto, --html, --json, --sarif, --markdown and --baseline"
             )
         check_device(device, lag, exact)
         return run_with(fault, files, overrides)
@@ -109,8 +122,11 @@ def run(
     check_device(device, lag, exact)
     outputs.reserve("--sarif", sarif)
     outputs.reserve("--markdown", markdown)
-    with _trace_file(trace, plans) as file_of_trace:
-        report = _run_rows(plans, file_of_trace)
+    outputs.reserve("--html", html)
+    with recording(plans, trace, perfetto) as listen:
+        report = _run_rows(plans, listen)
+    if html is not None:
+        outputs.save("--html", html, html_report.render(report))
     outcomes = outputs.compared(_outcomes(report, plans), known)
     if json:
         print(render(report, None if known is None else outputs.reasons(outcomes)), end="")
@@ -127,21 +143,6 @@ def _outcomes(report: Report, plans: Sequence[RowPlan]) -> list[Outcome]:
     return from_report(as_dict(report), home, places)
 
 
-@contextmanager
-def _trace_file(path: Path | None, plans: Sequence[RowPlan]) -> Iterator[IO[str] | None]:
-    """Where the trace goes, if anywhere; what cannot be written may show only when the disk is full."""
-    if path is None:
-        yield None
-        return
-    if len(plans) != 1:
-        raise UsageError("--trace: a trace is that of one row; choose one with --runner and --slots")
-    try:
-        with path.open("w", encoding="utf-8") as file:
-            yield file
-    except OSError as error:
-        raise UsageError(f"--trace {path}: cannot be written ({error.strerror}); name another file") from None
-
-
 class StepCount:
     """Says how far a row is: its serial reference and the row itself have steps of their own."""
 
@@ -156,7 +157,7 @@ class StepCount:
         return f"{what} {self._done[part]} of {self._steps}"
 
 
-def _run_rows(plans: Sequence[RowPlan], trace: IO[str] | None) -> Report:
+def _run_rows(plans: Sequence[RowPlan], listen: Listener | None) -> Report:
     """Run all rows; on a terminal, a line on stderr says how far that is."""
     references = References()
     console = Console(stderr=True)
@@ -179,7 +180,7 @@ def _run_rows(plans: Sequence[RowPlan], trace: IO[str] | None) -> Report:
             def on_step(part: str, count: StepCount = count) -> None:
                 progress.update(task, doing=count(part))
 
-            rows.append(run_row(plan, references, on_step, trace))
+            rows.append(run_row(plan, references, on_step, listen))
             progress.advance(task)
     return Report(rows)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from racecheck.errors import TraceError, TraceFileError, UsageError
 from racecheck.litmus import load
 from racecheck.litmus.export import export
 from racecheck.litmus.judge import build_trace
+from racecheck.report import perfetto
 from racecheck.report.result import WRONG
 from racecheck.trace.file import read, write
 from racecheck.trace.records import Record
@@ -26,6 +28,8 @@ from racecheck.trace.repository import here
 from racecheck.words import counted
 
 _BEFORE = "judges what comes before it"
+#: How the name of a timeline for Perfetto ends.
+PERFETTO = ".perfetto.json"
 
 _File = Annotated[
     Path,
@@ -43,6 +47,7 @@ def check(
     sarif: outputs.SarifOption = None,
     markdown: outputs.MarkdownOption = None,
     baseline: outputs.BaselineOption = None,
+    html: outputs.HtmlOption = None,
 ) -> int:
     """Judge a recorded trace.
 
@@ -56,10 +61,14 @@ def check(
     known = outputs.load_baseline(baseline)
     outputs.reserve("--sarif", sarif)
     outputs.reserve("--markdown", markdown)
+    outputs.reserve("--html", html)
     trace, damage = _trace(file, partial=partial, remedy=f"--partial {_BEFORE}")
     detector = _detect(trace, file)
     for finding in detector.findings:
         advise(trace, finding)
+    replay = shlex.join(["racecheck", "check", str(file)])
+    if html is not None:
+        outputs.save("--html", html, _page(file, trace, detector, damage, replay))
     if damage:
         print(damage, file=sys.stderr)
     verdict = detector.verdict
@@ -78,7 +87,7 @@ def check(
         print(jsonlib.dumps(report, indent=2, ensure_ascii=False))
     else:
         for finding in detector.findings:
-            print(describe_finding(finding))
+            print(describe_finding(finding, replay=replay))
         for stall in detector.evidence.stalls:
             print(f"stall: {stall}")
         read_in, checked = counted(len(trace), "record"), detector.evidence.rewrites
@@ -86,6 +95,23 @@ def check(
     outputs.tell(outcomes, known, sys.stderr if json else sys.stdout)
     outputs.save_for_ci(outcomes, to_sarif=sarif, to_markdown=markdown)
     return 2 if damage else exit_code(outcomes)
+
+
+def _page(file: Path, trace: Sequence[Record], detector: Detector, damage: str | None, replay: str) -> str:
+    from racecheck.report.drawing import take
+    from racecheck.report.html import Chapter, page
+
+    chapter = Chapter(
+        title=file.name,
+        verdict=detector.verdict,
+        settings={"records": str(len(trace))},
+        problem=damage,
+        findings=detector.findings,
+        pictures=take(trace, detector.findings),
+        evidence=detector.evidence,
+        replay=replay,
+    )
+    return page(str(file), [chapter])
 
 
 def syncs(file: _File, json: _Json = False) -> int:
@@ -121,17 +147,27 @@ def convert(
     target: Annotated[
         Path,
         typer.Argument(
-            parser=typed_path, metavar="TO", help="The other kind: a name in .litmus, or any other."
+            parser=typed_path,
+            metavar="TO",
+            help="A name in .litmus, in .perfetto.json (a timeline for Perfetto), or any other (a trace).",
         ),
     ],
 ) -> int:
-    """Turn a litmus program into a trace, or a trace into a litmus program where that can say it."""
-    if (source.suffix == ".litmus") == (target.suffix == ".litmus"):
-        raise UsageError(f"{target}: exactly one file must be a .litmus program; name the other kind")
+    """Turn a litmus program into a trace, a trace into a litmus program where that can say it.
+
+    Either becomes a timeline for Perfetto where the name of TO ends in .perfetto.json.
+    """
+    timeline = target.name.endswith(PERFETTO)
+    if not timeline and (source.suffix == ".litmus") == (target.suffix == ".litmus"):
+        raise UsageError(
+            f"{target}: exactly one file must be a .litmus program; name the other kind, or one in {PERFETTO}"
+        )
     trace, _ = _trace(source)
     _detect(trace, source)
     try:
-        if target.suffix == ".litmus":
+        if timeline:
+            target.write_text(perfetto.render(trace), encoding="utf-8")
+        elif target.suffix == ".litmus":
             target.write_text(export(trace, path=source), encoding="utf-8")
         else:
             write(trace, target)

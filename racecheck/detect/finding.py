@@ -154,7 +154,7 @@ class Finding:
         """The fingerprint before numbering."""
         sides = [f"{side.role}@{side.loc.file}:{side.loc.function}" for side in (self.first, self.second)]
         text = "|".join([self.rule, self.buffer, *sides])
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]  # of any file name
 
 
 def describe_owner(owner: Object | None, span: Span) -> tuple[str, int | None, tuple[int, int], Loc | None]:

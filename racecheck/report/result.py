@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from racecheck.detect.evidence import Evidence
 from racecheck.detect.finding import Finding
 from racecheck.detect.premises import Premises
+from racecheck.report.picture import Picture
+from racecheck.words import counted
 
 if TYPE_CHECKING:  # staging imports torch, which takes seconds
     from racecheck.staging import SlotCost
@@ -82,6 +84,26 @@ class Row:
     file: str | None = None  # the scenario file, as `scenario.source.portable` has it
     exact: bool = False
     premises: Premises | None = None  # of the slot theorem; None for a run without a trace
+    replay: str | None = None  # the command that runs this row again
+    pictures: Sequence[Picture | None] = ()  # of the findings, in their order, for the first ones
+
+    @property
+    def title(self) -> str:
+        """Runner and slots."""
+        slots = counted(self.slots, "slot")
+        if self.other_slots is not None and self.other_slots > self.slots:
+            slots += f" ({self.other_slots} for the other runners)"
+        return f"{self.runner}, {slots}"
+
+    @property
+    def witnessed(self) -> str:
+        """What became of the tokens, in a sentence; empty if they are those of the serial run."""
+        if not self.witness:
+            return ""
+        wrong, requests = self.witness[0], counted(self.requests, "request")
+        where = f"in {wrong.wrong} of {counted(wrong.of, 'frame')}, first in frame {wrong.position}"
+        differ = f"Tokens of {len(self.witness)} of {requests} differ from the serial run"
+        return f"{differ}: {wrong.request} {where}."
 
     @property
     def buffer(self) -> str | None:

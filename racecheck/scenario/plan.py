@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from racecheck.errors import UnsupportedOperation, UsageError
@@ -61,6 +63,17 @@ class RowPlan:
     def other_slots(self) -> int:
         """Slots of the runners that the row is not about: enough to keep them out of its verdict."""
         return max(self.file.scenario.run_ahead + 1, self.slots)
+
+    def command(self) -> str:
+        """What to type to run this row again, from the working directory."""
+        scenario, path = self.file.scenario, self.file.path
+        here = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+        words = ["racecheck", "run", str(here), "--runner", self.runner, "--slots", str(self.slots)]
+        words += [] if self.device == "virtual" else ["--device", self.device]
+        words += [] if self.lag in (None, scenario.lag) else ["--lag", str(self.lag)]
+        words += [] if self.seed == scenario.seed else ["--seed", str(self.seed)]
+        words += [] if self.steps == scenario.steps else ["--steps", str(self.steps)]
+        return shlex.join([*words, "--exact"] if self.exact else words)
 
 
 def plan_rows(file: ScenarioFile, overrides: Overrides) -> list[RowPlan]:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import racecheck
 from racecheck.detect.evidence import Evidence
 from racecheck.detect.finding import Finding
 from racecheck.detect.premises import Premises
 from racecheck.provider import provider
+from racecheck.report.picture import Picture
 from racecheck.report.result import WRONG, Row, Tokens, compare
 from racecheck.scenario import source
 from racecheck.scenario.engines import EngineSettings, serve
 from racecheck.scenario.plan import RUNNERS, RowPlan, model_spec
 from racecheck.scenario.workload import build_requests
-from racecheck.trace import subscribe
-from racecheck.trace.file import TraceWriter
+from racecheck.trace.stream import Listener, subscribe
 
 if TYPE_CHECKING:  # the engine imports torch, which takes seconds
     from racecheck.engine import Request
@@ -99,19 +99,20 @@ class _Outcome(NamedTuple):
     evidence: Evidence = Evidence()
     costs: Sequence[SlotCost] = ()
     premises: Premises | None = None
+    pictures: Sequence[Picture | None] = ()
 
 
 def run_row(
-    plan: RowPlan, references: References, on_step: OnStep | None = None, trace: IO[str] | None = None
+    plan: RowPlan, references: References, on_step: OnStep | None = None, listen: Listener | None = None
 ) -> Row:
     """Run one row. `on_step(part)` is called after every engine step, of the reference too.
 
-    The row's trace (not the reference's) is written to `trace`, in the format `racecheck-trace/1`.
+    `listen` gets the records of the row's trace, not those of the reference.
     """
     requests = build_requests(plan.file, plan.seed, model_spec(plan.file))
     reference = references.of(plan, requests, on_step)
     count = StepCounter("row", on_step)
-    with nullcontext() if trace is None else subscribe(TraceWriter(trace)):
+    with nullcontext() if listen is None else subscribe(listen):
         outcome = _audited(plan, requests, count)
     return Row(
         scenario=plan.file.scenario.name,
@@ -132,6 +133,8 @@ def run_row(
         file=source.portable(plan.file.path),
         exact=plan.exact,
         premises=outcome.premises,
+        pictures=outcome.pictures,
+        replay=plan.command(),
         requests=sum(bool(items and outcome.tokens.get(name)) for name, items in reference.tokens.items()),
         witness=compare(reference.tokens, outcome.tokens, _whole(plan, requests, reference, count.steps)),
     )
@@ -167,10 +170,11 @@ def _audited(plan: RowPlan, requests: Sequence[Request], on_step: StepCounter) -
         verdict = "inconclusive"
         reason = f"Never rewritten, so not put to the test: {', '.join(untested)}. Run more steps."
     # A report outlives the run: it must not keep the trace, and through it the device's memory.
+    pictures = audit.pictures
     findings = [replace(finding, pairs=[]) for finding in audit.findings]
     evidence = Evidence()
     evidence.buffers, evidence.held = audit.evidence.buffers, audit.evidence.held
-    return _Outcome(tokens, verdict, reason, findings, evidence, costs, audit.premises)
+    return _Outcome(tokens, verdict, reason, findings, evidence, costs, audit.premises, pictures)
 
 
 def run_ahead(

@@ -304,6 +304,28 @@ def test_a_pipe_is_wide_and_a_set_width_is_kept(
     assert max(map(len, narrow.splitlines())) <= 50
 
 
+def test_a_page_of_all_rows(run: Run, verdicts: dict[tuple[str, int], str]) -> None:
+    """Besides the text; a place that cannot be written is known before any row runs."""
+    plain = run("run", "scenarios")
+    assert run("run", "scenarios", "--html", "page.html") == plain
+    page = Path("page.html").read_text()
+    assert page.count('<section class="chapter"') == 3
+    code, out, err = run("run", "scenarios", "--html", "no/page.html")
+    assert (code, out) == (2, "")
+    assert err == "no/page.html:1: cannot be written (No such file or directory); name a file that can\n"
+
+
+def test_a_timeline_is_that_of_one_row(run: Run, verdicts: dict[tuple[str, int], str]) -> None:
+    """Like a trace."""
+    code, out, err = run("run", "scenarios", "--perfetto", "x.json")
+    assert (code, out) == (2, "")
+    assert err.startswith("racecheck run: --perfetto: a trace is that of one row on the virtual device; ")
+    assert not Path("x.json").exists()
+    code, _, err = run("run", "scenarios", "--runner", "main", "--slots", "1", "--perfetto", "x.json")
+    assert (code, err) == (1, "")
+    assert json.loads(Path("x.json").read_text())["displayTimeUnit"] == "ms"
+
+
 # -- the real thing ------------------------------------------------------------------------------
 
 

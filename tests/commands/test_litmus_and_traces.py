@@ -95,11 +95,23 @@ MISTAKES = [
     ("check race.litmus --jsn", "racecheck check: no such option: --jsn; write --json"),
     (
         "convert race.litmus x.litmus",
-        "x.litmus: exactly one file must be a .litmus program; name the other kind",
+        "x.litmus: exactly one file must be a .litmus program; name the other kind, or one in .perfetto.json",
     ),
     (
         "convert race.litmus no/x",
         "no/x:1: cannot be written (No such file or directory); name a file that can",
+    ),
+    (
+        "convert race.litmus no/x.perfetto.json",
+        "no/x.perfetto.json:1: cannot be written (No such file or directory); name a file that can",
+    ),
+    (
+        "check race.litmus --html no/x.html",
+        "no/x.html:1: cannot be written (No such file or directory); name a file that can",
+    ),
+    (
+        "litmus race.litmus --html no/x.html",
+        "no/x.html:1: cannot be written (No such file or directory); name a file that can",
     ),
     ("litmus", "racecheck litmus: no PATH is given; name a file or a folder"),
 ]

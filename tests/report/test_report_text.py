@@ -42,6 +42,7 @@ main, 1 slot: race
            thread main, step 5, phase plan, sampler
   missing  nothing orders the h2d copy reads before the host write
   repair   wait for the copy
+           checked: made in the trace, it removes this race and brings no other
   made at  engine/sampler.py:41 in __init__
   rule     race/h2d-read-vs-host-write, fingerprint f9a760652f19c920
   Tokens of 1 of 3 requests differ from the serial run: r1 in 4 of 9 frames, first in frame 2.
@@ -58,9 +59,12 @@ piecewise, 1 slot: race - expected clean, the verdict is race
            thread main, step 5, phase plan, sampler
   missing  nothing orders the h2d copy reads before the host write
   repair   wait for the copy
+           checked: made in the trace, it removes this race and brings no other
   made at  engine/sampler.py:41 in __init__
   rule     race/h2d-read-vs-host-write, fingerprint f9a760652f19c920
   Tokens of 1 of 3 requests differ from the serial run: r1 in 4 of 9 frames, first in frame 2.
+SUMMARY: racecheck: race/h2d-read-vs-host-write on sampler.rows[0]: engine/sampler.py:88 and \
+engine/sampler.py:85
 
 eager, 1 slot: inconclusive
   No staging buffer was rewritten.
@@ -92,10 +96,12 @@ verdict: clean
 
 @pytest.mark.parametrize("width", [40, 60, 80, 99, 100, 120, 200])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    """Long names wrap; nothing is cut off."""
+    """Long names wrap; nothing is cut off. Only the line that is there to be found with grep is one line."""
     long = make_finding("code_predictor_sampler.gather_indices")
     text = plain(Report([*FULL.rows, make_row("race", findings=[long])]), width)
-    assert max(map(len, text.splitlines())) <= width
+    summaries = [line for line in text.splitlines() if line.startswith("SUMMARY: ")]
+    assert len(summaries) == 2
+    assert max(len(line) for line in text.splitlines() if line not in summaries) <= width
     assert "..." not in text
     assert "code_predictor_sampler.gather_indices" in "".join(line.strip() for line in text.splitlines())
 
@@ -214,6 +220,11 @@ def test_a_finding_on_its_own() -> None:
         "race/h2d-read-vs-host-write on sampler.rows\nbuffer   sampler.rows[0] bytes 0 to 16"
     )
     assert "repair   wait for the copy" in text
+    assert text.splitlines()[-1] == (
+        "SUMMARY: racecheck: race/h2d-read-vs-host-write on sampler.rows[0]: "
+        "engine/sampler.py:88 and engine/sampler.py:85"
+    )
+    assert "replay" not in text
 
 
 COSTS = [

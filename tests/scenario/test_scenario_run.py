@@ -48,7 +48,9 @@ class World:
     @contextmanager
     def audit(self, run_ahead: int) -> Iterator[Any]:
         """An audit that comes to `verdict` when it ends."""
-        result = SimpleNamespace(verdict="inconclusive", findings=[], evidence=Evidence(), premises=None)
+        result = SimpleNamespace(
+            verdict="inconclusive", findings=[], evidence=Evidence(), premises=None, pictures=[]
+        )
         try:
             yield result
         finally:
@@ -108,6 +110,28 @@ def test_overrides_win(small: ScenarioFile) -> None:
     assert (row.runner, row.lag, row.seed, row.steps, row.device) == ("piecewise", "eager", 9, 5, "virtual")
     [row] = plan_rows(small, Overrides(runner="piecewise"))
     assert (row.lag, row.seed, row.steps) == ("latest", 0, 12)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "options"),
+    [
+        (Overrides(), ""),
+        (Overrides(lag="latest", seed=0, steps=12), ""),
+        (Overrides(lag="seed:3", seed=9, steps=5, exact=True), " --lag seed:3 --seed 9 --steps 5 --exact"),
+        (Overrides(device="cuda"), " --device cuda"),
+    ],
+)
+def test_the_command_that_runs_a_row_again(
+    small: ScenarioFile, monkeypatch: pytest.MonkeyPatch, overrides: Overrides, options: str
+) -> None:
+    """Only what differs from the scenario; the path from the working directory, if it is below that."""
+    row = plan_rows(small, overrides)[0]
+    monkeypatch.chdir(small.path.parent)
+    assert row.command() == f"racecheck run small.toml --runner main --slots 1{options}"
+    monkeypatch.chdir("/")
+    (small.path.parent / "deep").mkdir()
+    monkeypatch.chdir(small.path.parent / "deep")
+    assert row.command() == f"racecheck run {small.path} --runner main --slots 1{options}"
 
 
 def test_a_runner_that_no_scenario_has(small: ScenarioFile) -> None:
