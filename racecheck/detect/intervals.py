@@ -26,6 +26,8 @@ class Intervals(Generic[T]):
         """What lies within `span`, clipped to it, in address order; gaps are left out."""
         lo, hi = span
         first, last = self._overlapping(lo, hi)
+        if first >= last:
+            return []
         parts = zip(self._starts[first:last], self._ends[first:last], self._values[first:last], strict=True)
         return [(max(a, lo), min(b, hi), value) for a, b, value in parts]
 
