@@ -27,8 +27,10 @@ def compare_here(target: Target, sequence: StepSequence) -> str:
         )
     requests, steering = sequence.requests(target.vocab), Steering()
     serial = replace(target, run_ahead=0, slots=(), walks=()).build()
+    replace(sequence, lazy_capture=False).adjust(serial)
     expected = serial.run(requests, sequence.steps, None)
     engine = target.build()
+    sequence.adjust(engine)
     steering.take(sequence.delays, ())
     with delays(steering.delay):
         tokens = engine.run(requests, sequence.steps, None)

@@ -31,7 +31,9 @@ from racecheck.sequences.watch import hoped_for
 #: Seconds after which a run counts as stuck: it takes a hundredth of that.
 PATIENCE = 120
 #: A batch changes, a prefix is shared, somebody hangs up.
-WARMING = StepSequence((Ask(8, new=6, group=1), Ask(8, 1, new=6, group=1), Ask(8, 2, new=6, cancel_after=2)), 9)
+WARMING = StepSequence(
+    (Ask(8, new=6, group=1), Ask(8, 1, new=6, group=1), Ask(8, 2, new=6, cancel_after=2)), 9
+)
 
 
 class EngineProcess:
@@ -110,15 +112,18 @@ def _serve(connection: Connection, target: Target) -> None:
 def _warm_up(target: Target) -> None:
     """Serve a few steps on another engine: what a process learns at first use, no fork need learn again.
 
-    That is the shapes of operations, names of lines, and the interpreter's own specialised code: a tenth of a
-    run. Racecheck's engine keeps nothing else in its process; of others nobody knows, so they are not touched.
+    That is shapes of operations, names of lines, and the interpreter's specialised code: a tenth of a run.
+    Racecheck's engine leaves nothing else in its process; of others nobody knows, so they are not touched.
     """
     if target.engine != REFERENCE_ENGINE:
         return
     right, steering = replace(target, fault=""), Steering()
-    with racecheck.virtual_cuda(lag=steering, devices=right.devices), racecheck.audit() as audit:
-        with suppress(RacecheckError):  # a target that cannot be built or served says so in its own run
-            perform(right.build(), right.vocab, audit, steering, WARMING)
+    with (
+        racecheck.virtual_cuda(lag=steering, devices=right.devices),
+        racecheck.audit() as audit,
+        suppress(RacecheckError),  # a target that cannot be built or served says so in its own run
+    ):
+        perform(right.build(), right.vocab, audit, steering, WARMING)
 
 
 def _next(connection: Connection) -> tuple[StepSequence, bool] | None:

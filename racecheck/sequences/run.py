@@ -71,6 +71,7 @@ def perform(
     """
     requests, watch = sequence.requests(vocab), Watch(engine)
     error: Exception | None = None
+    sequence.adjust(engine)
     steering.take(sequence.delays, sequence.lag)
     try:
         with delays(steering.delay):

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from racecheck.virtual.machine import Machine
 
 
-
 class Heap:
     """All memory of one machine. `exact`: pinned blocks that copies use are write-protected."""
 
