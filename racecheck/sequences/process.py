@@ -13,27 +13,19 @@ import os
 import signal
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
-import racecheck
 from racecheck.errors import RacecheckError, UsageError
-from racecheck.scenario.model import REFERENCE_ENGINE
 from racecheck.sequences.run import Outcome, perform
 from racecheck.sequences.steering import Steering
-from racecheck.sequences.story import Ask, StepSequence
+from racecheck.sequences.story import StepSequence
 from racecheck.sequences.target import Target
 from racecheck.sequences.watch import hoped_for
 
 #: Seconds after which a run counts as stuck: it takes a hundredth of that.
 PATIENCE = 120
-#: A batch changes, a prefix is shared, somebody hangs up.
-WARMING = StepSequence(
-    (Ask(8, new=6, group=1), Ask(8, 1, new=6, group=1), Ask(8, 2, new=6, cancel_after=2)), 9
-)
 
 
 class EngineProcess:
@@ -91,8 +83,9 @@ class EngineProcess:
 
 def _serve(connection: Connection, target: Target) -> None:
     """Build, then fork for every sequence, until nobody asks any more."""
+    import racecheck
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client hears it, and closes the connection
-    _warm_up(target)
     steering = Steering()
     with racecheck.virtual_cuda(lag=steering, devices=target.devices), racecheck.audit() as audit:
         try:
@@ -107,23 +100,6 @@ def _serve(connection: Connection, target: Target) -> None:
         gc.disable()
         while (job := _next(connection)) is not None:
             _in_fork(connection, partial(perform, engine, target.vocab, audit, steering, *job))
-
-
-def _warm_up(target: Target) -> None:
-    """Serve a few steps on another engine: what a process learns at first use, no fork need learn again.
-
-    That is shapes of operations, names of lines, and the interpreter's specialised code: a tenth of a run.
-    Racecheck's engine leaves nothing else in its process; of others nobody knows, so they are not touched.
-    """
-    if target.engine != REFERENCE_ENGINE:
-        return
-    right, steering = replace(target, fault=""), Steering()
-    with (
-        racecheck.virtual_cuda(lag=steering, devices=right.devices),
-        racecheck.audit() as audit,
-        suppress(RacecheckError),  # a target that cannot be built or served says so in its own run
-    ):
-        perform(right.build(), right.vocab, audit, steering, WARMING)
 
 
 def _next(connection: Connection) -> tuple[StepSequence, bool] | None:
