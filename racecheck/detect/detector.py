@@ -147,36 +147,37 @@ class Detector:
     # -- accesses ------------------------------------------------------------------------------
 
     def _access(self, chain: Chain, access: Access, spans: tuple[r.Span, ...]) -> None:
-        seen, index = access.moment.seen, access.moment.chain
+        moment, is_write = access.moment, access.is_write
+        index, seen = moment.chain, moment.seen
         known = len(seen)
-        carries_taint = access.is_write and self._tainted is access.moment
+        carries_taint = is_write and self._tainted is moment
         for span in spans:
             segments = self._shadow.cover(span)
             for segment in segments:
                 prior = segment.write
                 if prior is not None:
-                    theirs = prior.moment.chain
-                    if theirs != index and (theirs >= known or seen[theirs] < prior.moment.clock):
+                    theirs, clock, _ = prior.moment
+                    if theirs != index and (theirs >= known or seen[theirs] < clock):
                         self._race(segment, prior, access)
-                if access.is_write:
-                    for prior in segment.reads.values():
-                        theirs = prior.moment.chain
-                        if theirs != index and (theirs >= known or seen[theirs] < prior.moment.clock):
+                owner, reads = segment.object, segment.reads
+                if is_write:
+                    for prior in reads.values():
+                        theirs, clock, _ = prior.moment
+                        if theirs != index and (theirs >= known or seen[theirs] < clock):
                             self._race(segment, prior, access)
-                owner = segment.object
                 if owner is not None and owner.slot is not None:
                     self.premises.touch(owner, chain, access)
                 if owner is not None and owner.kind != "device":
                     self._weigh(owner, segment, chain, access)
-                elif access.is_write and not all(index == other for other in segment.reads):
+                elif is_write and reads and (len(reads) > 1 or index not in reads):
                     self.evidence.device_rewrites += 1
-                if access.is_write:
-                    segment.tainted = carries_taint or segment.tainted
-                else:
-                    segment.reads[index] = access
+                if not is_write:
+                    reads[index] = access
                     if segment.tainted:
-                        self._tainted = access.moment
-            if access.is_write:
+                        self._tainted = moment
+                elif carries_taint:
+                    segment.tainted = True
+            if is_write:
                 for segment in self._shadow.fuse(segments) if len(segments) > 1 else segments:
                     segment.write = access
                     segment.reads = {}

@@ -55,8 +55,7 @@ class Graphs:
             if node.call_reads:
                 self._ordering.host_access(record, node.call_reads, (), node)
         ends = self._run_branches(record, graph) if graph.branches else self._run_line(record, nodes)
-        waited = [end for node, end in zip(nodes, ends, strict=True) if node.waited]
-        self._ordering.acquire(record.thread, waited, record)
+        self._ordering.acquire(record.thread, ends, record)
 
     def nodes(self, graph: Hashable) -> tuple[r.Node, ...]:
         """What `graph` consists of."""
@@ -71,10 +70,18 @@ class Graphs:
         return None
 
     def _run_line(self, record: r.Replay, nodes: tuple[r.Node, ...]) -> list[Moment]:
-        work = self._ordering.work
-        return [work(record, record.stream, node, node.reads, node.writes).moment() for node in nodes]
+        """All nodes on the stream; the moments of those that are waited for."""
+        ends: list[Moment] = []
+        if nodes:
+            run, stream = self._ordering.run, self._ordering.command(record, record.stream)
+            for node in nodes:
+                run(record, stream, node, node.reads, node.writes)
+                if node.waited:
+                    ends.append(stream.moment())
+        return ends
 
     def _run_branches(self, record: r.Replay, graph: _Graph) -> list[Moment]:
+        """The same, each node on its branch."""
         ordering = self._ordering
         stream = ordering.command(record, record.stream)
         start = stream.moment()
@@ -90,7 +97,7 @@ class Graphs:
             ends.append(last[branch])
         for end in last.values():
             stream.join_moment(end)
-        return ends
+        return [end for node, end in zip(graph.record.nodes, ends, strict=True) if node.waited]
 
 
 def _is_line(after: tuple[tuple[int, ...], ...]) -> bool:

@@ -12,9 +12,13 @@ T = TypeVar("T")
 
 
 class Intervals(Generic[T]):
-    """Ranges with a value each, sorted by address; neighbours with the same value (`is`) are one range."""
+    """Ranges with a value each, sorted by address; neighbours with the same value (`is`) are one range.
+
+    `growth` counts how often something was put where nothing was: bytes that have a value never lose it.
+    """
 
     def __init__(self) -> None:
+        self.growth = 0
         self._starts: list[int] = []
         self._ends: list[int] = []
         self._values: list[T] = []
@@ -26,8 +30,14 @@ class Intervals(Generic[T]):
         """What lies within `span`, clipped to it, in address order; gaps are left out."""
         lo, hi = span
         first, last = self._overlapping(lo, hi)
+        if first >= last:
+            return []
         parts = zip(self._starts[first:last], self._ends[first:last], self._values[first:last], strict=True)
         return [(max(a, lo), min(b, hi), value) for a, b, value in parts]
+
+    def touches(self, spans: Iterable[Span]) -> bool:
+        """Has any byte of `spans` a value?"""
+        return any(first < last for first, last in (self._overlapping(lo, hi) for lo, hi in spans))
 
     def put(self, span: Span, value: T) -> None:
         """All of `span` has `value` from now on."""
@@ -37,6 +47,7 @@ class Intervals(Generic[T]):
         first, last = self._overlapping(max(lo - 1, 0), hi + 1)  # neighbours too: they may join
         old = zip(self._starts[first:last], self._ends[first:last], self._values[first:last], strict=True)
         parts = list(old)
+        self.growth += sum(min(b, hi) - max(a, lo) for a, b, _ in parts if a < hi and lo < b) < hi - lo
         before = [(a, min(b, lo), other) for a, b, other in parts if a < lo]
         after = [(max(a, hi), b, other) for a, b, other in parts if b > hi]
         kept = _joined([*before, (lo, hi, value), *after])

@@ -10,7 +10,7 @@ touched, the program must say.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -70,6 +70,7 @@ class Operands:
         self._said: Intervals[Said] = Intervals()
         self._mismatch = mismatch
         self._nodes_of = nodes_of
+        self._relevant: dict[Hashable, tuple[int, list[int]]] = {}  # graph -> growth of `_said`, and nodes
         self.handlers: dict[type, Callable[[Any], None]] = {
             r.Label: self._label,
             r.Want: self._want,
@@ -89,8 +90,21 @@ class Operands:
             self._overwrite((record.span,), record)
 
     def _replay(self, record: r.Replay) -> None:
-        for node in self._nodes_of(record.graph):
-            self._run(node, record)
+        nodes, growth = self._nodes_of(record.graph), self._said.growth
+        for index in self._touching(record.graph, nodes):
+            self._run(nodes[index], record)
+            if self._said.growth != growth:  # what comes after it may touch something now
+                for node in nodes[index + 1 :]:
+                    self._run(node, record)
+                return
+
+    def _touching(self, graph: Hashable, nodes: tuple[r.Node, ...]) -> list[int]:
+        """The nodes that touch bytes of which something was said; the others of a replay change nothing."""
+        growth, touching = self._relevant.get(graph, (-1, []))
+        if growth != self._said.growth:
+            touching = [index for index, node in enumerate(nodes) if self._said.touches(_touched(node))]
+            self._relevant[graph] = self._said.growth, touching
+        return touching
 
     def _run(self, node: r.Node, record: r.Record) -> None:
         copies = node.kind in ("h2d", "d2h", "d2d")
@@ -145,6 +159,10 @@ class Operands:
             at = hi
         if at < end:
             yield at, end, None
+
+
+def _touched(node: r.Node) -> tuple[r.Span, ...]:
+    return node.reads + node.any_reads + node.call_reads + node.writes
 
 
 def _size(spans: tuple[r.Span, ...]) -> int:

@@ -91,11 +91,12 @@ class Shadow:
             return []
         self._split(lo)
         self._split(hi)
+        starts, segments = self._starts, self._segments
         out: list[Segment] = []
         position = lo
-        index = bisect_left(self._starts, lo)
+        index = bisect_left(starts, lo)
         while position < hi:
-            start = self._starts[index] if index < len(self._starts) else hi
+            start = starts[index] if index < len(starts) else hi
             if start > position:
                 end = min(start, hi)
                 for piece in self._pieces(position, end):
@@ -104,7 +105,7 @@ class Shadow:
                     index += 1
                 position = end
             else:
-                segment = self._segments[start]
+                segment = segments[start]
                 out.append(segment)
                 position = segment.hi
                 index += 1
@@ -186,12 +187,15 @@ class Shadow:
         return [Segment(a, b, self.object_at(a)) for a, b in pairwise(cuts) if a < b]
 
     def _split(self, at: int) -> None:
-        index = bisect_right(self._starts, at) - 1
-        if index < 0:
+        if at in self._segments:
             return
-        segment = self._segments[self._starts[index]]
-        if segment.lo < at < segment.hi:
-            self._insert(segment.clone(at, segment.hi))
+        index = bisect_right(self._starts, at)
+        if not index:
+            return
+        segment = self._segments[self._starts[index - 1]]
+        if at < segment.hi:
+            self._segments[at] = segment.clone(at, segment.hi)
+            self._starts.insert(index, at)
             segment.hi = at
 
     def _insert(self, segment: Segment) -> None:

@@ -29,8 +29,10 @@ class EngineConfig:
 
     `run_ahead`: steps the host may submit beyond the last one it waited for; 0 is serial. `slots`: copies
     of a step's buffers, by runner ("main", "piecewise", "eager"); where nothing is said `run_ahead` + 1.
-    `prefill_limit`: requests that may join in one step. `walks`: walks that run otherwise than the model has
-    it, by name ("main", "piecewise", "eager", "per-request").
+    `prefill_limit`: requests that may join in one step. `prefill_chunk`: tokens of a prompt that one step may
+    read, 0 for all; decode steps come in between. `lazy_capture`: a graph is captured when a step first needs
+    it. `walks`: walks that run otherwise than the model has it, by name ("main", "piecewise", "eager",
+    "per-request").
 
     Runners share buffers, so their counts must be equal to be safe (2 and 3 meet in a slot after a turn).
     """
@@ -41,12 +43,16 @@ class EngineConfig:
     prefill_limit: int = 4
     weight_seed: int = 0
     walks: Mapping[str, str] = field(default_factory=dict)
+    prefill_chunk: int = 0
+    lazy_capture: bool = False
 
     def __post_init__(self) -> None:
         if self.run_ahead < 0:
             raise UsageError(f"run_ahead must be 0 or more, not {self.run_ahead}")
         if self.prefill_limit < 1:
             raise UsageError(f"prefill_limit must be 1 or more, not {self.prefill_limit}")
+        if self.prefill_chunk < 0:
+            raise UsageError(f"prefill_chunk must be 0 (all at once) or more, not {self.prefill_chunk}")
         for runner, count in self.slots.items():
             if runner not in RUNNERS:
                 raise UsageError(f"slots: no runner {runner!r}; runners are {', '.join(RUNNERS)}")

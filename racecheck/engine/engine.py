@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import torch
 
@@ -43,11 +44,11 @@ class Engine:
         self.model = build_model(Builder(self.config, self.parts, self.streams))
         # Weights and buffers were filled on the current stream; the engine's streams do not follow it.
         torch.cuda.synchronize()
-        self.model.capture(self.group)
+        self.model.capture(self.group, lazy=self.config.lazy_capture)
         torch.cuda.synchronize()
         walks = [walk for node in self.model.nodes for walk in node.walks]
         self.results = self.parts.results(walks, self.streams, self.config.run_ahead)
-        self.step_count = 0
+        self.step_count = self._graphs = 0
         self.worker = self._worker()
 
     def run(
@@ -60,7 +61,7 @@ class Engine:
         short are dropped.
         """
         self._check(requests)
-        self.worker = self._worker()
+        self.worker, self._graphs = self._worker(), self._captured()
         intake = self.parts.intake(requests, self.model.admit, self.streams.compute)
         with self._thread("d2h") as d2h, self._thread("plan") as plan, self._thread("gpu") as gpu:
             served = gpu.submit(self.worker.serve, intake, steps, on_step, plan, d2h)
@@ -69,10 +70,28 @@ class Engine:
         self.step_count = self.worker.step
         return tokens
 
+    def adjust(self, *, prefill_chunk: int = 0, lazy_capture: bool = False) -> None:
+        """Serve later runs with these settings of `EngineConfig`; call it between two runs.
+
+        With `lazy_capture` the graphs that there are go; an engine that is lazy stays so.
+        """
+        lazy = lazy_capture or self.config.lazy_capture
+        self.config = replace(self.config, prefill_chunk=prefill_chunk, lazy_capture=lazy)
+        if lazy_capture:
+            self.model.capture(self.group, lazy=True)
+
     def events(self) -> dict[str, int]:
-        """What became of the plans that the latest run made ahead."""
+        """What the latest run came to: plans made ahead, and graphs captured on the way."""
         made = self.worker.speculation
-        return {"pre-plan promoted": made.promoted, "pre-plan dropped": made.dropped}
+        captured = self._captured() - self._graphs
+        return {
+            "pre-plan promoted": made.promoted,
+            "pre-plan dropped": made.dropped,
+            "captured on the way": captured,
+        }
+
+    def _captured(self) -> int:
+        return len({key for runner in self.model.runners() for key in runner.captured()})
 
     def costs(self) -> list[SlotCost]:
         """What the slots cost, by resource, in the order of the nodes; what stages nothing is left out.
@@ -85,7 +104,7 @@ class Engine:
         return [*costs, slot_cost("results", self.results.buffers.values(), {"run-ahead": places})]
 
     def _worker(self) -> Worker:
-        limits = self.model.limits(self.config.prefill_limit)
+        limits = self.model.limits(self.config.prefill_limit, self.config.prefill_chunk)
         return Worker(
             self.model,
             self.parts.scheduler(limits, self.model.max_requests),
@@ -93,6 +112,7 @@ class Engine:
             self.parts.speculation(self.group),
             self.group,
             run_ahead=self.config.run_ahead,
+            chunk=self.config.prefill_chunk,
             first_step=self.step_count,
         )
 

@@ -40,11 +40,6 @@ class Node:
         """All walks, in their order."""
         return [runner.walk for runner in self.runners.values()]
 
-    def capture(self, group: Group) -> None:
-        """Capture all graphs; the device must be idle. Walks of one label share theirs."""
-        for runner in self.runners.values():
-            runner.capture(group)
-
     def preplans(self, batch: Batch) -> bool:
         """Can `batch` be planned while the step before it runs?"""
         return self.runners[batch.walk].preplans

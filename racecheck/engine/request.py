@@ -32,21 +32,29 @@ class Request:
 
 
 class Stage(NamedTuple):
-    """One step of a request: `tokens` positions (or frames) of `walk`, from `start`."""
+    """One step of a request: `tokens` positions (or frames) of `walk`, from `start`.
+
+    `partial`: more of the same prompt follows, so what it samples is nobody's.
+    """
 
     walk: str
     start: int
     tokens: int
+    partial: bool = False
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One request's share of a step: positions `start` to `start + count` of device row `row`."""
+    """One request's share of a step: positions `start` to `start + count` of device row `row`.
+
+    `partial`: a chunk of its prompt that is not the last one. Its token goes to the row of padding.
+    """
 
     request: Request
     row: int
     start: int
     count: int
+    partial: bool = False
 
     @property
     def id(self) -> str:
@@ -76,6 +84,11 @@ class Batch:
     def num_tokens(self) -> int:
         """Packed tokens of all requests: `T` in shape comments; equal to `size` when decoding."""
         return sum(entry.count for entry in self.entries)
+
+    @property
+    def is_partial(self) -> bool:
+        """Is some request's prompt continued in a later step?"""
+        return any(entry.partial for entry in self.entries)
 
     @cached_property
     def name(self) -> str:

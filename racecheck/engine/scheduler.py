@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from racecheck.engine.request import Batch, Entry, Request, Shape, Stage
@@ -18,10 +19,14 @@ BURST = 2
 
 
 class Limit(NamedTuple):
-    """The largest batch of a walk; `turns`: give consecutive steps different layouts."""
+    """The largest batch of a walk; `turns`: give consecutive steps different layouts.
+
+    `chunk`: the most positions that a request may have in one step; a longer stage takes several. 0: any.
+    """
 
     shape: Shape
     turns: bool
+    chunk: int = 0
 
 
 @dataclass(eq=False)
@@ -83,11 +88,18 @@ class Scheduler:
 
     def admit(self, skip: int) -> Running:
         """Give a row to the first in line, whose first `skip` positions are cached already."""
-        request, stages = self._waiting.popleft()
-        walk, start, count = stages[0]
-        todo = deque((Stage(walk, start + skip, count - skip), *stages[1:]))
+        request, (first, *rest) = self._waiting.popleft()
+        first = first._replace(start=first.start + skip, tokens=first.tokens - skip)
+        todo = deque(chain.from_iterable(map(self._chunks, (first, *rest))))
         self.running.append(Running(request, self._free_rows.popleft(), todo))
         return self.running[-1]
+
+    def _chunks(self, stage: Stage) -> Iterator[Stage]:
+        """`stage` in as many steps as it takes."""
+        walk, start, tokens, _ = stage
+        most, end = self._limits[walk].chunk or tokens, start + tokens
+        for at in range(start, end, most):
+            yield Stage(walk, at, min(most, end - at), partial=at + most < end)
 
     def next_batch(self, step: int) -> Batch | None:
         """The batch of `step`; None when nothing can run until rows come free, or ever."""
@@ -127,7 +139,7 @@ class Scheduler:
     def _choose(self, walk: str, step: int) -> list[Running]:
         """Who would run in a step of `walk`, in order, as many as its largest bucket holds."""
         ready = [running for running in self.running if not running.over and running.stages[0].walk == walk]
-        shape, turns = self._limits[walk]
+        shape, turns, _ = self._limits[walk]
         turn = step % len(ready) if ready and turns else 0
         chosen: list[Running] = []
         tokens = 0
@@ -140,5 +152,5 @@ class Scheduler:
 
 
 def _batch(step: int, walk: str, chosen: Sequence[Running]) -> Batch:
-    entries = (Entry(r.request, r.row, r.stages[0].start, r.stages[0].tokens) for r in chosen)
+    entries = (Entry(r.request, r.row, *r.stages[0][1:]) for r in chosen)
     return Batch(step, walk, tuple(entries))

@@ -53,6 +53,8 @@ class History:
     def replace(self, batch: Batch, frames: Tensor) -> None:
         """Keep frames [B, groups] in place of those that `batch` has stored."""
         for entry, frame in zip(batch.entries, frames, strict=True):
+            if entry.partial:
+                continue
             self._latest[entry.row].copy_(frame)
             self.frames[entry.row, entry.end - 1].copy_(frame)
         self.stored(batch, None)
@@ -62,7 +64,8 @@ class History:
     def stored(self, batch: Batch, padding_row: int | None) -> None:
         """The step `batch` has stored its frames, and padding, if there was any, its own in `padding_row`."""
         for entry in batch.entries:
-            holds(self._latest[entry.row], f"frame {entry.end - 1} of {entry.id}")
+            if not entry.partial:
+                holds(self._latest[entry.row], f"frame {entry.end - 1} of {entry.id}")
         if padding_row is not None:
             holds(self._latest[padding_row], f"padding of {batch.name}")
 

@@ -41,6 +41,7 @@ class Worker:
         group: Group,
         *,
         run_ahead: int,
+        chunk: int,
         first_step: int,
     ) -> None:
         self.model = model
@@ -51,6 +52,7 @@ class Worker:
         self.tokens: Tokens = {}
         self._group = group
         self._run_ahead = run_ahead
+        self._chunk = chunk
 
     def serve(
         self, intake: Intake, steps: int | None, on_step: OnStep | None, plan: Executor, d2h: Executor
@@ -90,7 +92,7 @@ class Worker:
         for request in arrived or ():
             self._queue(request)
         for request in self.scheduler.waiting():
-            cached = self.model.reserve(request)
+            cached = self.model.reserve(request, self._chunk)
             if cached is None:
                 break
             running = self.scheduler.admit(cached)
@@ -120,7 +122,8 @@ class Worker:
                 node.share(batch, self._group)
             with mark(phase="results"):
                 gone = self.scheduler.cancelled()
-                self.results.submit(batch, d2h, wanted=any(entry.id not in gone for entry in batch.entries))
+                mine = [entry for entry in batch.entries if not (entry.partial or entry.id in gone)]
+                self.results.submit(batch, d2h, wanted=bool(mine))
         self.step += 1
         if len(self.results) > self._run_ahead:
             self._complete_oldest()
@@ -136,7 +139,7 @@ class Worker:
             items = self.results.wait_oldest()
         with mark(step=batch.step, phase="commit"):
             for entry, item in zip(batch.entries, items, strict=False):  # a step may give no items
-                if entry.id not in gone:
+                if not (entry.partial or entry.id in gone):
                     self.tokens[entry.id].append(item)
             self.model.node(batch).commit(batch)
             for running in self.scheduler.commit(batch.step):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Executor
 
 import torch
@@ -48,10 +49,10 @@ class FailingMain(MainRunner):
 class BreakingMain(FailingMain):
     """A failed capture ends the loop over slots, so that this rank does not come to the next barriers."""
 
-    def capture_all(self, group: Group) -> set[GraphKey]:
+    def capture_all(self, group: Group, buckets: Sequence[Shape]) -> set[GraphKey]:
         """Capture whatever is not captured yet, but for the slots behind a failed one."""
         failed = set()
-        for bucket in self.buckets():
+        for bucket in buckets:
             for slot in range(self.num_slots):
                 key = GraphKey(self.walk.label, bucket, slot)
                 if key not in self.graphs and not self.try_capture(key, group):

@@ -40,12 +40,9 @@ def with_baseline(outcome: Outcome, config: pytest.Config) -> Outcome:
 
 
 def keep_page(item: pytest.Item, make: Callable[[], str]) -> None:
-    """Have the chapter that `make` packs in the HTML report, if one is wanted and to be had."""
+    """Have the chapter that `make` packs in the HTML report, if one is wanted."""
     if item.config.stash[SETTINGS].report is not None:
-        from racecheck.report.pages import are_available
-
-        if are_available():
-            item.stash[PAGE] = make()
+        item.stash[PAGE] = make()
 
 
 def fails(outcome: Outcome) -> bool:

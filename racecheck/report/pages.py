@@ -6,22 +6,14 @@ import base64
 import pickle
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from racecheck.detect.evidence import Evidence
+from racecheck.report.html import Chapter, page
 
 if TYPE_CHECKING:
     from racecheck.detect.finding import Finding
     from racecheck.report.result import Row
-
-_MODULE = "racecheck.report.html"
-
-
-def are_available() -> bool:
-    """Is the HTML report installed?"""
-    return find_spec(_MODULE) is not None
 
 
 def of_row(row: Row) -> str:
@@ -36,17 +28,14 @@ def of_findings(
     bare = [replace(finding, pairs=[]) for finding in findings]
     only_buffers = Evidence()
     only_buffers.buffers = evidence.buffers
-    chapter = import_module(_MODULE).Chapter
     return _packed(
-        chapter(title=title, verdict=verdict, findings=bare, evidence=only_buffers, pictures=pictures)
+        Chapter(title=title, verdict=verdict, findings=bare, evidence=only_buffers, pictures=pictures)
     )
 
 
 def render(chapters: Sequence[str]) -> str:
     """The page with these chapters, which this process or one that it started has packed."""
-    return str(
-        import_module(_MODULE).page("Tests", [pickle.loads(base64.b64decode(each)) for each in chapters])
-    )
+    return page("Tests", [pickle.loads(base64.b64decode(each)) for each in chapters])
 
 
 def _packed(result: object) -> str:

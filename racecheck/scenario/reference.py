@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from racecheck.engine import Engine, EngineConfig, Parts, Request, preset
 from racecheck.engine.launch import run_ranks
@@ -17,6 +19,10 @@ class OnRanks:
         self._config = config
         self._ranks = ranks
         self._parts = parts
+
+    def adjust(self, **settings: Any) -> None:
+        """As `Engine.adjust`."""
+        self._config = replace(self._config, **settings)
 
     def run(self, requests: Sequence[Request], steps: int, on_step: OnStep | None) -> Tokens:
         """What the first rank hands out, or one that differs from it."""

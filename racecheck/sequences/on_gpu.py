@@ -5,6 +5,8 @@ Such a run is not audited; wrong tokens are a witness, right ones are none.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from racecheck.errors import UsageError
 from racecheck.report.result import compare
 from racecheck.sequences.steering import Steering
@@ -24,8 +26,11 @@ def compare_here(target: Target, sequence: StepSequence) -> str:
             "replay it on the virtual device"
         )
     requests, steering = sequence.requests(target.vocab), Steering()
-    expected = target.serial().run(requests, sequence.steps, None)
+    serial = target.serial()
+    replace(sequence, lazy_capture=False).adjust(serial)
+    expected = serial.run(requests, sequence.steps, None)
     engine = target.build()
+    sequence.adjust(engine)
     steering.take(sequence.delays, ())
     with delays(steering.delay):
         tokens = engine.run(requests, sequence.steps, None)

@@ -25,11 +25,9 @@ def program(target: Target, sequence: StepSequence) -> str:
     """Source that builds the engine of `target`, runs `sequence` on it and prints the report."""
     asks = "".join(f"        {_call(ask)},\n" for ask in sequence.asks)
     lines = [f"    asks=(\n{asks}    ),\n", f"    steps={sequence.steps},\n"]
-    lines += [
-        f"    {name}={getattr(sequence, name)},\n"
-        for name in ("delays", "lag")
-        if any(getattr(sequence, name))
-    ]
+    late = [name for name in ("delays", "lag") if any(getattr(sequence, name))]
+    settings = [name for name in ("prefill_chunk", "lazy_capture") if getattr(sequence, name)]
+    lines += [f"    {name}={getattr(sequence, name)},\n" for name in (*late, *settings)]
     return _PROGRAM.format(target=_call(target), sequence=f"StepSequence(\n{''.join(lines)})")
 
 

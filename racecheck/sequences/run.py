@@ -76,6 +76,7 @@ def perform(
     requests, watch = sequence.requests(vocab), Watch(engine)
     error: Exception | None = None
     tokens = None
+    sequence.adjust(engine)
     steering.take(sequence.delays, sequence.lag)
     try:
         with delays(steering.delay):

@@ -14,6 +14,9 @@ from racecheck.sequences.story import Ask, StepSequence
 #: Tokens of a drawn request: enough to decode a few steps.
 MOST_NEW = 6
 
+#: In how many chunks the longest prompt may come; the fewest are the simplest.
+PARTS = (2, 4)
+
 Bounds = tuple[int, int]
 
 
@@ -30,8 +33,9 @@ class Space:
     """Bounds, both ends included.
 
     `prompt` and `new` in tokens, `requests` and `steps` of one sequence. `groups` of requests that begin
-    alike. `preempts`: the engine understands `preempt_after`. `trace`: requests of a real one, in order, to
-    take slices of.
+    alike. `preempts`: the engine understands `preempt_after`. `chunks`: sizes that prompts may be read in,
+    and `lazy`: graphs may be captured on the way; the engine has `adjust` for these. `trace`: requests of a
+    real one, in order, to take slices of.
     """
 
     prompt: Bounds
@@ -40,6 +44,8 @@ class Space:
     steps: int = 12
     groups: int = 2
     preempts: bool = False
+    chunks: tuple[int, ...] = ()
+    lazy: bool = False
     media: tuple[MediumSpace, ...] = ()
     trace: tuple[Ask, ...] = ()
 
@@ -51,10 +57,13 @@ def space_of(file: ScenarioFile) -> Space:
     media = (("audio", workload.media.audio), ("vision", workload.media.vision))
     prompt = (workload.prompt_tokens.min, workload.prompt_tokens.max)
     least = _least(file, prompt[0])
+    alone = own and scenario.ranks == 1
     return Space(
         prompt=prompt,
         new=(least, max(least, min(MOST_NEW, workload.new_tokens.max))),
-        preempts=own and scenario.ranks == 1,
+        preempts=alone,
+        chunks=tuple(sorted({-(-prompt[1] // part) for part in PARTS}, reverse=True)) if alone else (),
+        lazy=alone,
         media=tuple(_medium(name, medium) for name, medium in media if medium is not None),
         trace=_trace(file),
     )

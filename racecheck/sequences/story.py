@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from racecheck.errors import UsageError
 
 if TYPE_CHECKING:  # the engine imports torch, which takes seconds
     from racecheck.engine import Request
@@ -43,20 +45,40 @@ class StepSequence:
     `delays`: how long the host is held up at each host-delay point, in the order in which they are passed; so
     much queued device work is done meanwhile. `lag`: further decisions of the device and of the host's
     threads (`racecheck.virtual.lag`). In both 0, and whatever is not listed, is nothing special: the device
-    does its work as late as it may.
+    does its work as late as it may. `prefill_chunk`, `lazy_capture`: the engine's settings of these names.
     """
 
     asks: tuple[Ask, ...]
     steps: int
     delays: tuple[int, ...] = ()
     lag: tuple[int, ...] = ()
+    prefill_chunk: int = 0
+    lazy_capture: bool = False
 
     def requests(self, vocab: int) -> list[Request]:
         """What an engine that reads `vocab` text tokens gets."""
         return [_request(number, ask, vocab) for number, ask in enumerate(self.asks)]
 
+    def adjust(self, engine: Any) -> None:
+        """Give `engine` the settings that this sequence is served with, if they are special.
+
+        Raises:
+            UsageError: it has no `adjust(prefill_chunk=..., lazy_capture=...)`.
+        """
+        if not (self.prefill_chunk or self.lazy_capture):
+            return
+        if not hasattr(engine, "adjust"):
+            raise UsageError(
+                "the sequence has prompts in chunks or captures on the way, and the engine has no "
+                "adjust(prefill_chunk, lazy_capture); write one, or leave both out"
+            )
+        engine.adjust(prefill_chunk=self.prefill_chunk, lazy_capture=self.lazy_capture)
+
     def __str__(self) -> str:
-        return f"{_count(len(self.asks), 'request')}, {_count(self.steps, 'step')}, {self._late()}"
+        parts = [_count(len(self.asks), "request"), _count(self.steps, "step"), self._late()]
+        if self.prefill_chunk:
+            parts.append(f"prompts in chunks of {self.prefill_chunk}")
+        return ", ".join([*parts, "captures on the way"] if self.lazy_capture else parts)
 
     def _late(self) -> str:
         special = sum(map(bool, self.delays)), sum(map(bool, self.lag))

@@ -69,7 +69,14 @@ def sequences(draw: DrawFn, space: Space) -> StepSequence:
         arrival += draw(_gap(common.come, left))
     if space.trace:
         asked = draw(slices(space, asked))
-    return StepSequence(tuple(asked), space.steps, draw(delays()), draw(decisions()))
+    return StepSequence(
+        tuple(asked),
+        space.steps,
+        draw(delays()),
+        draw(decisions()),
+        prefill_chunk=draw(st.sampled_from((0, 0, *space.chunks))) if space.chunks else 0,
+        lazy_capture=draw(_sometimes()) if space.lazy else False,
+    )
 
 
 @st.composite

@@ -27,6 +27,8 @@ _WORDS = (
     b'[["main",2],["piecewise",2],["eager",2]],[],0,1,256,""],[[[6,0,1,0,0,0,"text",[]]],3,[],[]]]'
 )
 
+#: What a sequence may have beyond these four parts; left out from the right where it is as by default.
+_MORE = ("prefill_chunk", "lazy_capture")
 _TARGET = [field.name for field in fields(Target) if field.name != "folder"]
 _SEQUENCE = TypeAdapter(StepSequence)
 _CHECKED = TypeAdapter(Target)
@@ -35,7 +37,7 @@ _ASK = ("prompt", "arrival", "new", "cancel_after", "preempt_after", "group", "m
 
 def token_of(target: Target, sequence: StepSequence) -> str:
     """The token of `sequence` on `target`."""
-    told = [[getattr(target, name) for name in _TARGET], astuple(sequence)]
+    told = [[getattr(target, name) for name in _TARGET], _parts(sequence)]
     packer = zlib.compressobj(9, zlib.DEFLATED, -15, zdict=_WORDS)
     body = packer.compress(json.dumps(told, separators=(",", ":")).encode()) + packer.flush()
     return seal(PREFIX, body)
@@ -48,15 +50,24 @@ def parse_token(token: str) -> tuple[Target, StepSequence]:
         UsageError: this is no token, or one that was cut short or mistyped.
     """
     try:
-        target, (asks, steps, delays, lag) = _unpacked(token)
+        target, (asks, steps, delays, lag, *more) = _unpacked(token)
         named = [dict(zip(_ASK, ask, strict=True)) for ask in asks]
         sequence = {"asks": named, "steps": steps, "delays": delays, "lag": lag}
+        sequence |= dict(zip(_MORE[: len(more)], more, strict=True))
         return (
             _CHECKED.validate_python(dict(zip(_TARGET, target, strict=True))),
             _SEQUENCE.validate_python(sequence),
         )
     except (ValidationError, ValueError, TypeError, zlib.error):
         raise broken(PREFIX, token) from None
+
+
+def _parts(sequence: StepSequence) -> list[Any]:
+    """All of it, without what a sequence from before `_MORE` has not: such tokens stay as they are."""
+    parts = list(astuple(sequence))
+    while len(parts) > 4 and not parts[-1]:
+        parts.pop()
+    return parts
 
 
 def _unpacked(token: str) -> Any:

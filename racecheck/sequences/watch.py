@@ -39,6 +39,7 @@ class Watch:
             return
         members = [entry.id for entry in batch.entries]
         self._joins(batch, members)
+        self.events["prompt in chunks"] += any(getattr(entry, "partial", False) for entry in batch.entries)
         state, node = self._look(batch, walk, len(members))
         self.moves[f"{self._state} -> {state}"] += 1
         self._compare(walk, state, frozenset(members))

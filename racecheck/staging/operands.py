@@ -49,12 +49,19 @@ def _say(record: Callable[..., Label | Want], name: str, tensor: torch.Tensor, v
         return
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"{name}: {tensor!r:.40} is no tensor; name the tensor whose bytes you mean")
-    if tensor.device.type == "cpu" and tensor.numel() and not tensor.is_pinned():
+    if _on_host(tensor) and not tensor.is_pinned():
         raise TypeError(
             f"{name}: nobody follows pageable memory, so {value!r:.40} would be lost on the way; "
             "say it of the pinned tensor or of the one on the device"
         )
     flush()  # a write that only its bytes betray came before this call
     where = {"thread": thread_name(), "loc": caller(), "mark": current_mark()}
-    for span in spans_of(tensor, most=None):
+    with torch._C.DisableTorchFunction():  # no mode has anything to say about addresses
+        spans = spans_of(tensor, most=None)
+    for span in spans:
         emit(record(span=span, value=value, **where))
+
+
+def _on_host(tensor: torch.Tensor) -> bool:
+    with torch._C.DisableTorchFunction():
+        return tensor.device.type == "cpu" and tensor.numel() > 0

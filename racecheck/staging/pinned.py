@@ -147,15 +147,15 @@ class Lease:
         Raises:
             LeaseError: the lease is out of date, or `values` are of another dtype or do not fit.
         """
-        host = self.host
+        host, fits = self.host, tuple(self.buffer.shape)
         what = f"{self.buffer.label}[{self.slot}]"
-        tensor = _as_tensor(what, values, host.dtype)
-        if tensor.ndim == host.ndim > 0 and tensor.shape[1:] == host.shape[1:] and len(tensor) < len(host):
-            host = host[: len(tensor)]
-        if tensor.shape != host.shape:
+        tensor = _as_tensor(what, values, self.buffer.dtype)
+        shape = tuple(tensor.shape)
+        if shape != fits and len(shape) == len(fits) > 0 and shape[1:] == fits[1:] and shape[0] < fits[0]:
+            host = host[: shape[0]]
+        elif shape != fits:
             raise LeaseError(
-                f"{what}: values of shape {list(tensor.shape)} do not fit; write {list(host.shape)}, "
-                "or fewer rows"
+                f"{what}: values of shape {list(shape)} do not fit; write {list(fits)}, or fewer rows"
             )
         host.copy_(tensor)
         if holds is not None:

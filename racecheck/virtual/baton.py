@@ -144,7 +144,9 @@ class Baton(Waits):
             self.rest(TURN_TIME)
             return
         with self._mutex:
-            others = [other for other in self._ready() if other is not task]
+            others = self._ready()
+            if task in others:
+                others.remove(task)
             choice = self._decide([task, *others])
             if choice:
                 self._grant(others[choice - 1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from racecheck.trace import caller
-from racecheck.virtual.faults import faulted, note_fault
+from racecheck.virtual.faults import note_fault
 from racecheck.virtual.machine import Machine
 from racecheck.virtual.mapped import Mapped
 from racecheck.virtual.ops import OpInfo
@@ -18,6 +18,8 @@ from racecheck.virtual.random_ops import Draw
 from racecheck.virtual.raw import run_raw
 
 __all__ = ["Call", "run_raw", "tensors_of"]
+
+_NOTHING: AbstractContextManager[None] = nullcontext()
 
 
 def tensors_of(result: Any) -> list[torch.Tensor]:
@@ -55,20 +57,26 @@ class Call:
 
     def result(self) -> Any:
         """What the operation returns now."""
-        if self.draw is not None:
-            return run_raw(self.draw.run, (self.args, self.kwargs), {})
-        return run_raw(self.info.run, self.args, self.kwargs)
+        return run_raw(self._compute, (), {})
+
+    def _compute(self) -> Any:
+        with self.mapped or _NOTHING:
+            if self.draw is not None:
+                return self.draw.run(self.args, self.kwargs)
+            return self.info.run(*self.args, **self.kwargs)
+
+    def _retire(self) -> None:
+        result = self._compute()
+        if self.outs:
+            for out, value in zip(self.outs, tensors_of(result), strict=True):
+                if out is not None:
+                    out.copy_(value)
 
     def __call__(self) -> None:
         """Retire: compute, and copy the results to where the wrappers look."""
-        if faulted(self.state):
+        if self.state.fault is not None:  # on a GPU the context is lost
             return
         try:
-            with self.mapped or nullcontext():
-                result = self.result()
-            if self.outs:
-                for out, value in zip(self.outs, tensors_of(result), strict=True):
-                    if out is not None:
-                        run_raw(out.copy_, (value,), {})
+            run_raw(self._retire, (), {})
         except Exception as error:  # whatever a kernel says: the host hears of it at its next call
             note_fault(self.state, self.info.name, self.loc, error)

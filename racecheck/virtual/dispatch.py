@@ -32,7 +32,7 @@ from racecheck.virtual.device_memory import Block
 from racecheck.virtual.faults import raise_fault
 from racecheck.virtual.machine import Machine, machine
 from racecheck.virtual.mapped import map_memory
-from racecheck.virtual.ops import INDEXING, OpInfo, Shape, aten, is_registered, op_info, require_kernel
+from racecheck.virtual.ops import INDEXING, OpInfo, Shape, aten, op_info, require_kernel
 from racecheck.virtual.raw import resolving
 from racecheck.virtual.refusals import refuse
 from racecheck.virtual.shapes import DataDependent, Outcome, outcome, shape_of
@@ -127,7 +127,7 @@ def _device_operation(state: Machine, info: OpInfo, args: tuple[Any, ...], kwarg
     require_kernel(info)
     if info.func in INDEXING:
         args = indices_to_device(state, args)
-    given = Arguments(state, args, kwargs, in_place=is_registered(info))
+    given = Arguments(state, args, kwargs, in_place=info.registered)
     call = Call(state, info, given.args, given.kwargs)
     if given.mapped:
         map_memory(state, info, args, kwargs, given, call)
@@ -166,7 +166,7 @@ def _functional(state: Machine, info: OpInfo, call: Call, given: Arguments, expe
     writes = spans_of_all([*results, *hidden_writes(info, given)]) if info.hidden else spans_of_all(results)
     node = r.Node(kind="kernel", name=info.name, reads=spans_of_all(given.all()), writes=writes)
     call.outs = [out.raw for out in results]
-    state.issue(node, call, stream=state.stream(given.device))
+    state.issue(node, call, stream=state.stream(given.device), loc=call.loc)
     return tree_unflatten(wrapped, tree) if len(wrapped) != 1 or not tree.is_leaf() else wrapped[0]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,18 +29,10 @@ def cuda_error(what: str) -> Exception:
     return kind(f"CUDA error: {what}")
 
 
-_faults: weakref.WeakKeyDictionary[Machine, Fault] = weakref.WeakKeyDictionary()
-
-
-def faulted(state: Machine) -> bool:
-    """Has work failed? Then nothing later runs: on a GPU the context is lost."""
-    return bool(_faults) and state in _faults
-
-
 def note_fault(state: Machine, name: str, loc: Loc, error: BaseException) -> None:
-    """Work of `state` failed while it retired; the first failure is the one that counts."""
+    """Work of `state` failed while it retired: nothing later runs. The first failure counts."""
     problem = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
-    _faults.setdefault(state, Fault(name, loc, problem))
+    state.fault = state.fault or Fault(name, loc, problem)
 
 
 def raise_fault(state: Machine) -> None:
@@ -50,8 +41,8 @@ def raise_fault(state: Machine) -> None:
     Raises:
         torch.AcceleratorError: as PyTorch raises CUDA errors; the message names the operation and its line.
     """
-    if _faults and state in _faults:
-        fault = _faults[state]
+    fault = state.fault
+    if fault is not None:
         fault.heard = True
         state.learn("fault", fault.name)
         raise cuda_error(
@@ -62,6 +53,5 @@ def raise_fault(state: Machine) -> None:
 
 def raise_unheard(state: Machine) -> None:
     """Raise the sticky error when its context ends and nothing has waited since the failure."""
-    fault = _faults.get(state)
-    if fault is not None and not fault.heard:
+    if state.fault is not None and not state.fault.heard:
         raise_fault(state)

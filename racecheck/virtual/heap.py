@@ -7,7 +7,6 @@ device is, and an ordering that rests on that is luck.
 
 from __future__ import annotations
 
-import ctypes
 from collections import deque
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
@@ -22,13 +21,10 @@ from racecheck.trace import records as r
 from racecheck.trace.context import known_name
 from racecheck.virtual.device_memory import Block, GraphPool
 from racecheck.virtual.memory import POISON, PinnedBlock, PinnedMemory
+from racecheck.virtual.slabs import Watched, differs
 
 if TYPE_CHECKING:
     from racecheck.virtual.machine import Machine
-
-
-_memcmp = ctypes.CDLL(None).memcmp
-_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
 class Heap:
@@ -42,11 +38,12 @@ class Heap:
         self.dead_events: deque[Hashable] = deque()
         self.pinned = PinnedMemory(self.note_free)
         self._protector = Protector() if exact else None
-        self.watched: list[PinnedBlock] = []  # pinned blocks whose bytes are compared
+        self._watched = Watched()
 
     def allocate(self, nbytes: int, device: int | None = None) -> Block:
         """Device memory for the current stream, or for the graph pool of its capture."""
-        self.reclaim()
+        loc = caller() if listening() else None
+        self.reclaim(loc)
         machine = self._machine
         stream = machine.stream(device)
         capture = stream.capture
@@ -55,7 +52,7 @@ class Heap:
         name = f"device memory of {nbytes} bytes"
         if machine.history is not None:
             machine.history.took(block.bytes.data, pinned=False)
-        machine.tell(r.Alloc, span=block.bytes.span, kind="device", reuse=reused, name=name)
+        machine.tell(r.Alloc, span=block.bytes.span, kind="device", reuse=reused, name=name, loc=loc)
         return block
 
     def allocate_pinned(self, nbytes: int) -> torch.Tensor:
@@ -84,7 +81,7 @@ class Heap:
         if self._protector is not None:
             self._protector.close()
             self._protector = None
-        for kept in (self._freed, self._deferred, self.watched):
+        for kept in (self._freed, self._deferred, self._watched):
             kept.clear()
         self.pinned.close()
         for device in self._machine.devices:
@@ -92,36 +89,35 @@ class Heap:
 
     def watch(self, block: PinnedBlock) -> None:
         """From now on, host writes to `block` are noticed: a copy uses it."""
-        if block.snapshot is None:
-            block.snapshot = block.data.copy()
-            block.snapshot_at = block.snapshot.ctypes.data
-            self.watched.append(block)
+        if not block.watched:
+            self._watched.add(block)
             if self._protector is not None:
                 self._protector.arm((block.lo, block.hi))
 
     def _unwatch(self, block: PinnedBlock) -> None:
-        if block.snapshot is not None:
+        if block.watched:
             self.poll()  # what was written before the tensor died
-            block.snapshot = None
-            self.watched = [other for other in self.watched if other is not block]
+            self._watched.remove(block)
             if self._protector is not None:
                 self._protector.disarm((block.lo, block.hi))
 
-    def poll(self, ended: str = "") -> None:
+    def poll(self, ended: str = "", here: r.Loc | None = None) -> None:
         """Report host writes that nobody announced: faults, and staged bytes that differ from what the
         trace knows.
 
-        They came before the caller's line; or, where the program makes no call here, before what `ended`
-        says.
+        They came before the caller's line, `here`; or, where the program makes no call here, before what
+        `ended` says.
         """
-        here = caller()
+        here = here or caller()
         if here == r.NOWHERE and not ended:
             ended = f"{thread_phrase()} went on"
         since = self._machine.polled_at
         if not ended:
             self._machine.polled_at = here
         faults = self._protector.take() if self._protector is not None else ()
-        for block in self.watched:
+        if not faults and not self._watched.changed():
+            return
+        for block in self._watched.blocks:
             own = [fault for fault in faults if block.lo <= fault.address < block.hi]
             changed = self._changes(block)
             if own or changed:
@@ -129,12 +125,11 @@ class Heap:
 
     @staticmethod
     def _changes(block: PinnedBlock) -> tuple[r.Span, ...]:
-        known = block.snapshot
-        if known is None or not _memcmp(block.lo, block.snapshot_at, block.hi - block.lo):
+        if not differs(block):
             return ()
         now = block.data.copy()  # what a thread writes from here on is the next poll's
-        changed = changes(known, now, block.lo)
-        known[:] = now
+        changed = changes(block.known, now, block.lo)
+        block.known[:] = now
         return changed
 
     def _report(
@@ -149,10 +144,10 @@ class Heap:
         if nobodys:
             emit(silent_write(nobodys, since, ended))
 
-    def reclaim(self) -> None:
+    def reclaim(self, loc: r.Loc | None = None) -> None:
         """Give back what died since the last call, each block in the order of its stream."""
         while self.dead_events:
-            self._machine.tell(r.EventFree, event=self.dead_events.popleft())
+            self._machine.tell(r.EventFree, event=self.dead_events.popleft(), loc=loc)
         if self._deferred and not self._machine.captures:
             self._freed.extend(self._deferred)
             self._deferred.clear()
@@ -164,9 +159,9 @@ class Heap:
             elif block.other_streams and self._machine.captures:
                 self._deferred.append((block, thread))  # PyTorch records no events while it captures
             else:
-                self._free(block, thread)
+                self._free(block, thread, loc)
 
-    def _free(self, block: Block, thread: str | None) -> None:
+    def _free(self, block: Block, thread: str | None, loc: r.Loc | None) -> None:
         machine = self._machine
         lasts = [machine.streams[key].queue.last for key in block.other_streams]
         uses = tuple(last for last in lasts if last is not None)
@@ -176,10 +171,7 @@ class Heap:
         if owner is not None and owner.capture is None and not uses:
             data = block.bytes.data
             if listening():
-                emit(
-                    r.Free(
-                        thread=thread or thread_name(), span=block.bytes.span, stream=owner.key, loc=caller()
-                    )
-                )
+                loc = loc or caller()
+                emit(r.Free(thread=thread or thread_name(), span=block.bytes.span, stream=owner.key, loc=loc))
             machine.scheduler.put(owner.queue, lambda: data.fill(POISON))
         machine.devices[block.device].memory.give_back(block, uses)

@@ -21,7 +21,6 @@ import numpy as np
 
 from racecheck.trace import thread_name
 from racecheck.trace.records import Span
-from racecheck.virtual.faults import faulted
 
 if TYPE_CHECKING:
     from racecheck.virtual.machine import Machine
@@ -71,7 +70,7 @@ class History:
         """A digest of the state in which somebody asks a question of `kind` with so many answers."""
         digest = self._learned.copy()
         pending = [len(queue.items) for queue in self._machine.scheduler.queues]
-        digest.update(repr((thread_name(), kind, options, pending, faulted(self._machine))).encode())
+        digest.update(repr((thread_name(), kind, options, pending, self._machine.fault is not None)).encode())
         for data in self._blocks.values():
             digest.update(data.tobytes())
         return digest.digest()

@@ -16,7 +16,7 @@ from racecheck.trace import acting_as, caller
 from racecheck.trace import records as r
 from racecheck.trace.spans import spans_of
 from racecheck.virtual import hostwatch
-from racecheck.virtual.faults import faulted, note_fault
+from racecheck.virtual.faults import note_fault
 from racecheck.virtual.machine import Machine, cuda_forbidden, machine
 from racecheck.virtual.raw import computing
 
@@ -70,7 +70,7 @@ class _HostCall:
 
     def __call__(self) -> None:
         state = self._state
-        if faulted(state):
+        if state.fault is not None:
             return
         state.heap.poll()  # what the host wrote before must not be taken for the function's
         state.learn("host function", self._name)  # it may tell the host of anything it saw

@@ -28,9 +28,9 @@ from racecheck.virtual.ops import op_info
 
 def refresh(block: PinnedBlock, spans: Iterable[r.Span]) -> None:
     """These bytes of `block` changed in a way the trace already knows; the others may still hold a secret."""
-    if block.snapshot is not None:
+    if block.watched:
         for lo, hi in spans:
-            block.snapshot[lo - block.lo : hi - block.lo] = block.data[lo - block.lo : hi - block.lo]
+            block.known[lo - block.lo : hi - block.lo] = block.data[lo - block.lo : hi - block.lo]
 
 
 def host_operation(state: Machine, func: Any, args: Any, kwargs: Any) -> Any:
@@ -69,7 +69,7 @@ def host_read(state: Machine, tensor: torch.Tensor) -> None:
 
 def _let_device_on(state: Machine, blocks: list[PinnedBlock]) -> None:
     """Between two accesses of the host to memory that it shares with the device, copies may land."""
-    if any(block.snapshot is not None for block in blocks):
+    if any(block.watched for block in blocks):
         state.scheduler.progress()
 
 

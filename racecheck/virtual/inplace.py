@@ -59,7 +59,7 @@ def in_place(
     node = r.Node(kind="kernel", name=info.name, reads=reads, writes=writes, partial=info.partial)
     # PyTorch turns a mask into indices first, and waits for their number, unless it fills with one value
     masked = info.func in INDEXING and has_mask(call.args[1]) and call.args[2].numel() != 1
-    state.issue(node, call, stream=state.stream(given.device), blocking=masked)
+    state.issue(node, call, stream=state.stream(given.device), blocking=masked, loc=call.loc)
     rest = iter(fresh)
     results = tuple(targets.get(where) if where is not None else next(rest, None) for where in info.returns)
     return None if not results else results[0] if len(results) == 1 else results

@@ -23,6 +23,7 @@ from racecheck.virtual.queues import Scheduler, Work
 from racecheck.virtual.state import Device, StreamState
 
 if TYPE_CHECKING:
+    from racecheck.virtual.faults import Fault
     from racecheck.virtual.history import History
 
 #: How many times a pending query is answered before the work is done at last.
@@ -51,6 +52,7 @@ class Machine:
         self.captures: list[Capture] = []
         self.asked: Work | None = None  # what the query in progress is about
         self.history: History | None = None  # kept while schedules are enumerated
+        self.fault: Fault | None = None  # CUDA's sticky error
         self.recording: set[Any] = set()  # graph pools of failed captures: PyTorch takes them for in use
         self.capture_stream: StreamState | None = None  # of captures that name none
         self._local = threading.local()
@@ -82,22 +84,31 @@ class Machine:
     # -- issuing work --------------------------------------------------------------------------
 
     def issue(
-        self, node: r.Node, run: Any, *, stream: StreamState | None = None, blocking: bool = False
+        self,
+        node: r.Node,
+        run: Any,
+        *,
+        stream: StreamState | None = None,
+        blocking: bool = False,
+        loc: r.Loc | None = None,
     ) -> Work | None:
-        """Queue `run` on `stream` (default: current), or add it to the stream's capture."""
+        """Queue `run` on `stream` (default: current), or add it to the stream's capture.
+
+        `loc` is the caller's line, for whoever has looked it up already.
+        """
         stream = stream or self.stream()
         capture = stream.capture
         if capture is not None:
             if blocking:
                 self.refuse_in_capture(capture)
-            capture.add(stream, node, run, caller())
+            capture.add(stream, node, run, loc or caller())
             return None
         if blocking:
             self.stand_back([stream.queue.last])
-        self.heap.reclaim()
+        self.heap.reclaim(loc)
         if blocking:
             self.heap.poll()  # what was written before the wait must not be taken for written after it
-        self.tell(r.DeviceOp, stream=stream.key, node=node, blocking=blocking)
+        self.tell(r.DeviceOp, stream=stream.key, node=node, blocking=blocking, loc=loc)
         if blocking and self.history is not None:
             run = self.history.reading(node.reads, run)
         work = self.scheduler.put(stream.queue, run)
@@ -155,14 +166,14 @@ class Machine:
 
     def order(self, record: type[r.Record], /, **fields: Any) -> None:
         """Tell something that orders: silent host writes up to here come before it."""
-        self.heap.poll(_ending(record, fields.get("name")))
-        self.tell(record, **fields)
+        here = caller()
+        self.heap.poll(_ending(record, fields.get("name")), here)
+        self.tell(record, **{"loc": here, **fields})
 
-    def tell(self, record: type[r.Record], /, **fields: Any) -> None:
+    def tell(self, record: type[r.Record], /, *, loc: r.Loc | None = None, **fields: Any) -> None:
         """Emit a record of the calling thread, if anyone listens."""
         if listening():
-            loc = fields.pop("loc", None) or caller()
-            emit(record(thread=thread_name(), loc=loc, mark=current_mark(), **fields))
+            emit(record(thread=thread_name(), loc=loc or caller(), mark=current_mark(), **fields))
 
     def refuse_in_capture(self, concerns: Capture | None = None) -> None:
         """Raise CUDA's error for a host wait or query while a capture is open; it becomes invalid.

@@ -19,6 +19,8 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from racecheck.virtual.slabs import Slabs
+
 POISON = 0xCB
 _ALIGN = 512  # bytes; kMinBlockSize of PyTorch's caching allocators
 
@@ -46,14 +48,15 @@ class PinnedBlock:
     """Pinned host memory of one tensor and its views, with the copies that used it."""
 
     data: np.ndarray
-    lo: int
-    hi: int
+    known: np.ndarray  # while it is watched: the bytes as the trace knows them
     uses: list[Completion] = field(default_factory=list)
-    snapshot: np.ndarray | None = None  # the staged bytes as the trace knows them
-    snapshot_at: int = 0  # its address: asking numpy for it takes longer than a comparison
+    watched: bool = False  # a copy uses it: host writes are noticed
     captured: bool = False  # only captured copies or kernels used it: the pool knows nothing of those
 
     def __post_init__(self) -> None:
+        self.lo: int = self.data.ctypes.data
+        self.hi = self.lo + len(self.data)
+        self.known_at: int = self.known.ctypes.data
         self._storage = torch.from_numpy(self.data).untyped_storage()
 
     def alias(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -79,6 +82,7 @@ class PinnedMemory:
         self._live: dict[int, PinnedBlock] = {}
         self._starts: list[int] = []
         self._cached: dict[int, list[PinnedBlock]] = {}
+        self._slabs = Slabs(lambda nbytes: poisoned(nbytes, mmap.PAGESIZE))
         self._on_free = on_free
         self.allocated = 0  # bytes in live blocks
         self.peak = 0
@@ -133,6 +137,4 @@ class PinnedMemory:
                 block.uses.clear()
                 block.data[:] = POISON
                 return block
-        data = poisoned(size, mmap.PAGESIZE)
-        lo = data.ctypes.data
-        return PinnedBlock(data, lo, lo + size)
+        return PinnedBlock(*self._slabs.cut(size))

@@ -69,6 +69,8 @@ class OpInfo:
     renames: bool  # changes the shape of its argument and no byte: `transpose_`
     composite: bool  # made of other operations: PyTorch takes it apart, unless in inference mode
     generator: int | None  # position of the `generator` argument; -1: keyword only
+    registered: bool  # `run` was given with `register`
+    has_kernel: bool = False  # something can compute it: asked once
     shapes: OrderedDict[Any, Any] = field(default_factory=OrderedDict)
 
     @property
@@ -126,23 +128,21 @@ def register(operator: Any, cpu_function: Callable[..., Any]) -> None:
         del _infos[func]
 
 
-def is_registered(info: OpInfo) -> bool:
-    """Was its CPU function given with `register`?"""
-    return info.func.name().removesuffix(".default") in _registered
-
-
 def require_kernel(info: OpInfo) -> None:
     """Raise the error for an operator that nothing can compute here.
 
     Raises:
         UnsupportedOperation: it has neither a CPU kernel nor a registered function.
     """
+    if info.has_kernel:
+        return
     name = info.func.name()
     if not info.substituted and not torch._C._dispatch_has_computed_kernel_for_dispatch_key(name, "CPU"):
         raise UnsupportedOperation(
             f"virtual CUDA cannot run {name}: it has no CPU kernel; "
             f'give it one with racecheck.virtual.register("{name}", cpu_function)'
         )
+    info.has_kernel = True
 
 
 def _read_schema(func: Any) -> OpInfo:
@@ -182,6 +182,7 @@ def _read_schema(func: Any) -> OpInfo:
         torch.Tag.inplace_view in func.tags,
         _is_composite(func),
         generator,
+        full in _registered,
     )
 
 

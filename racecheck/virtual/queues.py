@@ -38,7 +38,10 @@ class Queue:
 
     def ready(self) -> bool:
         """May the oldest item retire now?"""
-        return bool(self.items) and all(before.done for before in self.items[0].after)
+        if not self.items:
+            return False
+        after = self.items[0].after
+        return not after or all(before.done for before in after)
 
     def retire(self) -> None:
         """Retire the oldest item; its dependencies are done."""
@@ -66,7 +69,7 @@ class Scheduler:
 
     def put(self, queue: Queue, run: Callable[[], None] | None, after: tuple[Work, ...] = ()) -> Work:
         """Queue one item; it retires when the lag or a wait says so."""
-        work = Work(queue, run, tuple(before for before in after if not before.done))
+        work = Work(queue, run, tuple(before for before in after if not before.done) if after else ())
         queue.items.append(work)
         queue.last = work
         return work
@@ -110,8 +113,8 @@ class Scheduler:
             if current.done:
                 needed.pop()
                 continue
-            head = current.queue.items[0]
-            waits_for = next((before for before in head.after if not before.done), None)
+            after = current.queue.items[0].after
+            waits_for = next((before for before in after if not before.done), None) if after else None
             if waits_for is None:
                 self._retire(current.queue)
             else:

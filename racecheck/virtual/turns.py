@@ -87,9 +87,10 @@ class Turns:
     def _ready(self) -> list[Task]:
         """The threads that may run; those of an outer context, and those that yield, if no others can."""
         ready = [task for task in self._tasks if task.state is State.READY]
-        top = max((task.level for task in ready), default=0)
-        inner = [task for task in ready if task.level == top]
-        return [task for task in inner if not task.yields] or inner
+        if len(ready) > 1 and len(self._levels) > 1:
+            top = max(task.level for task in ready)
+            ready = [task for task in ready if task.level == top]
+        return [task for task in ready if not task.yields] or ready
 
     def _decide(self, tasks: list[Task]) -> int:
         """Which of `tasks` goes on, by its place; whoever explores orders is told also of a single one."""

@@ -162,6 +162,16 @@ def test_a_graph_captured_before_the_first_label_counts():
     assert stale(Program().capture("g", node).label("P", "x").replay("g").want("D", "x")) == ""
 
 
+def test_a_replay_follows_what_it_labels_itself():
+    """Bytes that its own copy gives a label, also one that came after an earlier replay, are written over."""
+    copy = r.Node(kind="d2d", reads=(span("P"),), writes=(span("D"),))
+    over = r.Node(kind="kernel", writes=(span("D"),))
+    program = Program().label("E", "other").capture("g", copy, over).replay("g").label("P", "x").replay("g")
+    assert "what was written over x" in stale(program.want("D", "x"))
+    program = Program().label("E", "other").capture("g", over, copy).replay("g").label("P", "x").replay("g")
+    assert stale(program.want("D", "x")) == ""
+
+
 def test_one_finding_for_a_line_that_errs_again_and_again():
     """Every step wants another plan; the story is one."""
     program = Program().alloc("D", "device").line(10).label("D", "plan 0")

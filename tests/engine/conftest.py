@@ -67,12 +67,14 @@ def config_of(
     run_ahead: int = 1,
     slots: int | Mapping[str, int] | None = None,
     walks: Mapping[str, str] | None = None,
+    **others,
 ) -> EngineConfig:
     """A configuration of few graphs; `slots` for all runners, or overrides by runner of what is enough."""
     enough = run_ahead + 1
     by_runner = dict.fromkeys(RUNNERS, slots if isinstance(slots, int) else enough)
     by_runner |= slots if isinstance(slots, Mapping) else {}
-    return EngineConfig(spec=few_graphs(model), run_ahead=run_ahead, slots=by_runner, walks=walks or {})
+    spec = few_graphs(model)
+    return EngineConfig(spec=spec, run_ahead=run_ahead, slots=by_runner, walks=walks or {}, **others)
 
 
 def serve_requests(

@@ -42,10 +42,15 @@ def test_stages_and_steps_add_up(config, make, model):
         engine = Engine(config(model))
         tokens = engine.run(requests, on_step=batches.append)
         for request in requests:
-            own = [(b.walk, e.start, e.count) for b in batches for e in b.entries if e.id == request.id]
+            own = [
+                (b.walk, e.start, e.count, e.partial)
+                for b in batches
+                for e in b.entries
+                if e.id == request.id
+            ]
             assert own == [tuple(stage) for stage in engine.model.route(request)]
-            silent = [walk for walk, _, _ in own if walk == "talker.prefill" and model == "qwen3-omni"]
-            encoded = [walk for walk, _, _ in own if walk.endswith(".encode")]
+            silent = [walk for walk, *_ in own if walk == "talker.prefill" and model == "qwen3-omni"]
+            encoded = [walk for walk, *_ in own if walk.endswith(".encode")]
             assert len(tokens[request.id]) == len(own) - len(silent) - len(encoded)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -25,6 +26,23 @@ def test_the_right_engine_is_clean_with_evidence(built):
     assert {"admit", "abort", "preempt", "resume", "yield to another walk"} <= set(outcome.events)
     assert all(move.count(" -> ") == 1 for move in outcome.moves)
     assert outcome.steps == 10
+
+
+def test_settings_of_a_sequence_are_its_own(built):
+    """Prompts in chunks and captures on the way are events, and the next sequence knows nothing of them."""
+    engine = built()
+    plain = engine.run(BUSY)
+    outcome = engine.run(replace(BUSY, prefill_chunk=4, lazy_capture=True))
+    assert outcome.verdict == "clean"
+    assert {"prompt in chunks", "captured on the way"} <= set(outcome.events) - set(plain.events)
+    assert engine.run(BUSY) == plain
+
+
+def test_an_engine_without_such_settings():
+    """One line; sequences without them are fine."""
+    with pytest.raises(UsageError, match="has no adjust"):
+        replace(BUSY, lazy_capture=True).adjust(object())
+    BUSY.adjust(object())
 
 
 def test_runs_do_not_know_of_each_other(built):
@@ -90,8 +108,6 @@ def test_a_target_that_cannot_be(target, settings, said):
 
 def test_an_engine_that_cannot_be_imported(target):
     """Said by the process, as one line."""
-    from dataclasses import replace
-
     with pytest.raises(UsageError, match="no_such_module:build cannot be had"):
         EngineProcess(replace(target(), engine="no_such_module:build"))
 

@@ -64,6 +64,19 @@ def test_what_is_not_needed_goes(wanted, shortest):
     assert not found.lag
 
 
+def test_settings_of_the_engine_come_and_go():
+    """Prompts in chunks, and captures on the way, where the engine can; not where they are not needed."""
+    space = replace(SPACE, chunks=(6, 3), lazy=True)
+    simple = StepSequence((Ask(prompt=5),), 12)
+    assert find(sequences(space), lambda _: True, settings=NO_FIND) == simple
+    assert find(sequences(space), lambda s: s.prefill_chunk, settings=NO_FIND) == replace(
+        simple, prefill_chunk=6
+    )
+    lazy = find(sequences(space), lambda s: s.lazy_capture, settings=NO_FIND)
+    assert lazy == replace(simple, lazy_capture=True)
+    assert str(replace(lazy, prefill_chunk=3)).endswith("prompts in chunks of 3, captures on the way")
+
+
 def test_delays_come_in_two_regimes():
     """Many short ones, and one long starvation; a delay that is needed shrinks to that one."""
     many = find(delays(), lambda d: sum(map(bool, d)) > 4, settings=NO_FIND)

@@ -57,15 +57,16 @@ class Sampler(Resource):
             holds(state, _settings(request))
 
     def layout(self, batch: Batch) -> Layout:
-        """The batch's rows, then the row of padding."""
-        rows = [entry.row for entry in batch.entries]
-        return (padded(rows, self._requests, self.padding_row(batch), torch.int64),)
+        """The batch's rows, then the row of padding, which a prompt that goes on gets, too."""
+        padding = self.padding_row(batch)
+        rows = [padding if entry.partial else entry.row for entry in batch.entries]
+        return (padded(rows, self._requests, padding, torch.int64),)
 
     def expect(self, batch: Batch, label: str, slot: int) -> None:
         """The rows are those of the batch's requests, too."""
         super().expect(batch, label, slot)
         for entry in batch.entries:
-            for state in self._states[entry.row]:
+            for state in () if entry.partial else self._states[entry.row]:
                 wants(state, _settings(entry.request))
 
     def padding_row(self, batch: Batch) -> int:

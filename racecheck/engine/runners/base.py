@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -76,8 +76,15 @@ class Runner:
         for resource in resources:
             resource.expect(batch, label, slot)
 
-    def capture(self, group: Group) -> None:
-        """Capture what can be captured, on every rank alike."""
+    def warm_up_all(self) -> None:
+        """Run once, while the device is idle and nothing is planned, what is to be captured."""
+
+    def capture(self, group: Group, *, lazy: bool) -> None:
+        """Capture what can be captured, on every rank alike; `lazy`: each graph when a step needs it."""
+
+    def captured(self) -> Iterable[Hashable]:
+        """The graphs that there are, by key."""
+        return ()
 
     def opens(self) -> Iterable[tuple[str, str, int, Sequence[Resource]]]:
         """What it will plan: label, runner whose slots count, how many those are, and the resources."""
@@ -92,7 +99,7 @@ class Runner:
         with torch.cuda.stream(self.streams.compute):
             self.walk.prepare(batch)
             launched = self.launch(batch, turn)
-            self.walk.finish(batch, launched.requests > batch.size)
+            self.walk.finish(batch, launched.requests > batch.size or batch.is_partial)
 
     def share(self, batch: Batch, group: Group) -> None:
         """Queue rank 0's output of the launched step into that of every rank, on the compute stream."""

@@ -71,4 +71,4 @@ class PerRequestRunner(Runner):
         self.plan_each(walk.resources, batch.step, EAGER, slot)
         self.expect(walk.resources, batch, EAGER, slot)
         walk.region(shape, EAGER, slot, *walk.outer(shape, EAGER, slot))
-        walk.finish(batch, False)
+        walk.finish(batch, batch.is_partial)

@@ -52,13 +52,20 @@ class GraphRunner(Runner):
 
     graphs: dict[GraphKey, torch.cuda.CUDAGraph] = field(default_factory=dict)
     memory: GraphMemory = field(default_factory=lambda: GraphMemory())
+    group: Group | None = field(default=None, init=False)  # whoever a step's graphs are captured with
 
     def opens(self) -> Iterable[tuple[str, str, int, Sequence[Resource]]]:
         """The buffers that its graphs read."""
         return [(self.walk.label, self.kind, self.num_slots, self.walk.resources)]
 
     def check(self, shape: Shape) -> None:
-        """Every slot must have a graph: which one the step gets is not decided yet."""
+        """Every slot must have a graph: which one the step gets is not decided yet.
+
+        A lazy runner captures those that it lacks now, between two steps, which waits for the device.
+        """
+        bucket = min((bucket for bucket in self.walk.buckets if bucket.holds(shape)), default=None)
+        if self.group is not None and bucket is not None:
+            self._capture([bucket], self.group)
         for slot in range(self.num_slots):
             self.resolve(shape, slot)
 
@@ -87,17 +94,37 @@ class GraphRunner(Runner):
         """Queue what a graph of `bucket` in `slot` consists of, on the current stream."""
         raise NotImplementedError
 
-    def capture(self, group: Group) -> None:
-        """Capture `forward` for every bucket and slot, after a warm-up run of each bucket.
+    def warm_up_all(self) -> None:
+        """Run each bucket once.
 
         Nothing is planned yet: all staged layouts are zeros, which address the dummy row and the sink page.
-        A capture that fails on any rank is dropped on every rank; a step then takes the next larger bucket.
         """
         for bucket in self.buckets():
             with mark(phase="capture"), torch.cuda.stream(self.streams.compute):
                 self.warm_up(bucket)
             self.streams.compute.synchronize()
-        failed = self.capture_all(group)
+
+    def capture(self, group: Group, *, lazy: bool) -> None:
+        """Capture `forward` for every bucket and slot; `lazy`: have none, and capture when a step needs one.
+
+        A capture runs nothing, so it does not matter what is planned.
+        """
+        if lazy:
+            self.graphs.clear()
+            self.group = group
+        else:
+            self._capture(self.buckets(), group)
+
+    def captured(self) -> Iterable[GraphKey]:
+        """The graphs that there are, by key."""
+        return self.graphs
+
+    def _capture(self, buckets: Sequence[Shape], group: Group) -> None:
+        """Those of `buckets`.
+
+        One that fails on any rank is dropped on every rank; a step then takes the next larger bucket.
+        """
+        failed = self.capture_all(group, buckets)
         for key in group.union(f"failed captures of {self.walk.name}", failed):
             self.graphs.pop(key, None)
 
@@ -105,15 +132,13 @@ class GraphRunner(Runner):
         """The largest first: the memory it needs will do for the others."""
         return sorted(self.walk.buckets, reverse=True)
 
-    def capture_all(self, group: Group) -> set[GraphKey]:
-        """Capture whatever is not captured yet; returns what failed, once all has been tried.
+    def capture_all(self, group: Group, buckets: Sequence[Shape]) -> set[GraphKey]:
+        """Capture whatever of `buckets` is not captured yet; returns what failed, once all has been tried.
 
         Leaving the loop early would leave the other ranks waiting at the next barrier.
         """
         keys = [
-            GraphKey(self.walk.label, bucket, slot)
-            for bucket in self.buckets()
-            for slot in range(self.num_slots)
+            GraphKey(self.walk.label, bucket, slot) for bucket in buckets for slot in range(self.num_slots)
         ]
         return {key for key in keys if key not in self.graphs and not self.try_capture(key, group)}
 

@@ -25,7 +25,7 @@ class Walk:
     share a label. `prepare(batch)` queues eager work ahead of the forward, for inputs that nobody stages, and
     `finish(batch, is_padded)` behind it. `output` is what the host reads of a step, [requests, ...] in
     static memory; `adopt(batch)` goes on from an output that rank 0 has replaced. `joins`: requests begin
-    with it.
+    with it. `prompt`: it reads a prompt, which may come in chunks.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Walk:
     output: Tensor | None = None
     adopt: Callable[[Batch], None] = field(default=lambda batch: None)
     joins: bool = False
+    prompt: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a walk that no shape was given for: it could run nothing."""

@@ -45,7 +45,7 @@ class Orpheus(Model):
         }
         prefill = Walk(
             name="prefill", label="prefill", outer=self._prefill, buckets=packed(limits), joins=True,
-            prepare=decoder.history.asked, **common,
+            prompt=True, prepare=decoder.history.asked, **common,
         )  # fmt: skip
         decode = Walk(
             name="decode", label="decode", outer=decoder.decode, buckets=one_each(limits),

@@ -75,7 +75,7 @@ class Qwen3Omni(Model):
             "adopt": thinker.adopt,
             "output": thinker.tokens,
         }
-        prefill: dict[str, Any] = {"outer": thinker.prefill, "joins": True}
+        prefill: dict[str, Any] = {"outer": thinker.prefill, "joins": True, "prompt": True}
         prefill |= {"prepare": thinker.history.asked, **common}
         alone = [shape for shape in packed(limits) if shape.requests == 1]
         walks = [
@@ -103,7 +103,7 @@ class Qwen3Omni(Model):
         walks = [
             Walk(
                 name="talker.prefill", label="talker.prefill", outer=self._read,
-                region=lambda shape, label, slot: None, buckets=packed(limits),
+                region=lambda shape, label, slot: None, buckets=packed(limits), prompt=True,
                 outer_resources=(talker.kv, talker.attention, talker.position),
             ),
             Walk(

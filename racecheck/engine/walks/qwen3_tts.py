@@ -44,7 +44,7 @@ class Qwen3TTS(Model):
             "output": talker.codes,
         }
         prefill = Walk(
-            name="talker.prefill", label="code_predictor_loop", outer=self._prefill, joins=True,
+            name="talker.prefill", label="code_predictor_loop", outer=self._prefill, joins=True, prompt=True,
             buckets=[Shape(b, b * limits.max_prompt) for b in limits.buckets],
             prepare=talker.history.asked, **common,
         )  # fmt: skip
