@@ -72,7 +72,7 @@ def fuzz(
     file = load(path)
     target = target_of(file, runner=runner, slots=slots, run_ahead=run_ahead, fault=fault)
     count = examples or (MANY if minutes else 200)
-    campaign = Campaign(target, space_of(file), seed, count)
+    campaign = Campaign(target, space_of(file, fault), seed, count)
     open_database(database)
     place = save(campaign, folder)
     before = campaign.shards - len(todo(place, campaign))

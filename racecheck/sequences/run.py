@@ -27,7 +27,8 @@ class Outcome:
 
     `verdict` is the audit's, "error" if the engine refused before anything was found, "crash" if its process
     died, "stuck" if it did not end. `signature` tells one finding from another, whatever the steps; None if
-    there is none. `on` is the buffer of the first finding, of an error its class.
+    there is none. `on` is the buffer of the first finding, of an error its class. `steps` have been run, and
+    in the step `at` (from 1) it was clear what the sequence comes to.
     """
 
     verdict: str
@@ -39,6 +40,7 @@ class Outcome:
     moves: Mapping[str, int] = field(default_factory=dict)
     events: Mapping[str, int] = field(default_factory=dict)
     steps: int = 0
+    at: int = 0
 
     @property
     def title(self) -> str:
@@ -56,6 +58,10 @@ class Outcome:
         return sum(buffer.rewrites for buffer in self.buffers.values())
 
 
+class _Enough(Exception):
+    """A race has been met, and no later step changes which one is the first."""
+
+
 def perform(
     engine: ServingEngine,
     vocab: int,
@@ -66,22 +72,39 @@ def perform(
 ) -> Outcome:
     """Serve `sequence` on `engine`, which reads `vocab` text tokens; `audit` has listened since it was built.
 
-    With `explain` findings have reasons and checked repairs, which takes time. An exception that no race
-    explains and that is none of racecheck's own is raised: it is a bug, not a verdict.
+    With `explain` all steps are run, and findings have reasons and checked repairs, which takes time; without
+    nothing is run behind a race. An exception that no race explains and that is none of racecheck's own is
+    raised: it is a bug, not a verdict.
     """
     requests, watch = sequence.requests(vocab), Watch(engine)
     error: Exception | None = None
+    verdicts: dict[str, int] = {}  # with the step in which each came
+
+    def on_step(batch: Any) -> None:
+        watch(batch)
+        verdicts.setdefault(audit.verdict, watch.steps)
+        if "race" in verdicts and not explain:
+            raise _Enough
+
     steering.take(sequence.delays, sequence.lag)
     try:
         with delays(steering.delay):
-            tokens = engine.run(requests, sequence.steps, watch)
+            tokens = engine.run(requests, sequence.steps, on_step)
         watch.finish(requests, tokens)
+    except _Enough:
+        pass
     except Exception as caught:
         error = caught
     watch.events.update(Counter(_own_events(engine)))
     seen = _judge(audit, error, explain)
-    buffers = dict(audit.evidence.buffers)
-    return replace(seen, buffers=buffers, moves=+watch.moves, events=+watch.events, steps=watch.steps)
+    return replace(
+        seen,
+        buffers=dict(audit.evidence.buffers),
+        moves=+watch.moves,
+        events=+watch.events,
+        steps=watch.steps,
+        at=verdicts.get(seen.verdict, watch.steps),
+    )
 
 
 def _own_events(engine: Any) -> Mapping[str, int]:
