@@ -1,4 +1,4 @@
-"""How soon sequences find each fault and how short they get: `python benchmarks/sequences_faults.py --jobs 16`.
+"""How soon sequences find the faults, how short they get: `python benchmarks/sequences_faults.py --jobs 16`.
 
 Every fault of the catalogue that a sequence can show, in the first scenario of `CHEAP` it applies to, over
 `--seeds` seeds. Each search appends a line to `--rows` when it is done, and a later call leaves out what is
