@@ -45,9 +45,11 @@ def page_a_position(spec: ModelSpec) -> ModelSpec:
 
 
 def short_prefills(spec: ModelSpec) -> ModelSpec:
-    """`spec` with the smallest packed prefill only: two long prompts do not fit one step."""
+    """`spec` with packed prefills of less than two long prompts."""
     node = getattr(spec, DECODER[spec.name])
-    limits = replace(node.limits, prefill_tokens=node.limits.prefill_tokens[:1])
+    packed = node.limits.prefill_tokens  # none: prefills are not packed
+    tokens = (*packed[:-1], node.limits.max_prompt * 4 // 3) if packed else ()
+    limits = replace(node.limits, prefill_tokens=tokens)
     return replace(spec, **{DECODER[spec.name]: replace(node, limits=limits)})
 
 

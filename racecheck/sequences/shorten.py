@@ -60,7 +60,7 @@ def plainer(ledger: Ledger, space: Space, found: Found) -> Found:
         before = found
         for late in ("delays", "lag"):
             found = _not_late(ledger, found, late)
-        found = _fewer_asks(ledger, found)
+        found = _fewer_asks(ledger, space, found)
         for at in (range(len(found.sequence.asks)), *_each(found)):
             for change in _plain(space):
                 found = _with(ledger, found, at, change)
@@ -97,13 +97,23 @@ def _parts(places: Sequence[int]) -> Iterator[Sequence[int]]:
     yield from ([place] for place in places)
 
 
-def _fewer_asks(ledger: Ledger, found: Found) -> Found:
+def _fewer_asks(ledger: Ledger, space: Space, found: Found) -> Found:
     """Without one request after the other; the last first, as those before it keep their texts."""
     for at in reversed(range(len(found.sequence.asks))):
         left = found.sequence.asks[:at] + found.sequence.asks[at + 1 :]
-        if left:
-            found = ledger.has(replace(found.sequence, asks=left), found) or found
+        for asks in (left, *_longer(left, space)) if left else ():
+            fewer = ledger.has(replace(found.sequence, asks=asks), found)
+            if fewer is not None:
+                found = fewer
+                break
     return found
+
+
+def _longer(asks: tuple[Ask, ...], space: Space) -> Iterator[tuple[Ask, ...]]:
+    """With long prompts, all or all but the last: what many requests fill, fewer fill with those."""
+    if len(asks) >= FEW:
+        long = tuple(replace(ask, prompt=space.prompt[1]) for ask in asks)
+        yield from (long, (*long[:-1], asks[-1]))
 
 
 def _each(found: Found) -> Iterator[Iterable[int]]:

@@ -25,9 +25,9 @@ MOST_SHORT = 40
 LATEST_POINT, LONGEST = 150, 200
 #: How requests come: all at once, a burst and one behind it, one by one, or anyhow.
 TOGETHER, BURST, ONE_BY_ONE, ANYHOW = range(4)
-WAYS = (TOGETHER, BURST, ONE_BY_ONE, ONE_BY_ONE, ANYHOW)
-#: One thing that all requests do: nothing special, hang up or are preempted at once, or share a prefix.
-THEMES = ((0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1))
+WAYS = (TOGETHER, BURST, BURST, ONE_BY_ONE, ONE_BY_ONE, ANYHOW)
+#: What requests do: nothing special; they hang up, or are preempted, all at once or some; or share a prefix.
+THEMES = ((0, 0, 0), (1, 0, 0), (0, 1, 0), (2, 0, 0), (0, 2, 0), (0, 0, 1), (0, 0, 1))
 
 
 class Habits(NamedTuple):
@@ -50,7 +50,7 @@ def habits(draw: DrawFn, space: Space) -> Habits:
     """How many requests come, and what they have in common: one thing as a rule, or some of all."""
     requests = draw(st.sampled_from((1, *range(1, space.requests + 1), *[space.requests] * 2)))
     come = draw(st.sampled_from(WAYS))
-    theme = draw(st.sampled_from((*THEMES, *THEMES, None)))
+    theme = draw(st.sampled_from((*THEMES, None, None)))
     hang_ups, preempts, groups = theme or draw(st.tuples(*[st.integers(0, 2)] * 3))
     return Habits(requests, come, hang_ups, preempts * space.preempts, min(groups, space.groups))
 
