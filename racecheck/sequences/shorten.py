@@ -16,7 +16,7 @@ from racecheck.sequences.space import Space
 from racecheck.sequences.story import Ask, StepSequence
 
 #: Examples in which a finding must show again with fewer requests.
-AGAIN = 80
+AGAIN = 100
 
 
 def shortest(ledger: Ledger, space: Space, found: Found, seed: int) -> Found:

@@ -25,9 +25,10 @@ MOST_SHORT = 40
 LATEST_POINT, LONGEST = 150, 200
 #: How requests come: all at once, a burst and one behind it, one by one, or anyhow.
 TOGETHER, BURST, ONE_BY_ONE, ANYHOW = range(4)
-WAYS = (TOGETHER, BURST, BURST, ONE_BY_ONE, ONE_BY_ONE, ANYHOW)
-#: What requests do: nothing special; they hang up, or are preempted, all at once or some; or share a prefix.
-THEMES = ((0, 0, 0), (1, 0, 0), (0, 1, 0), (2, 0, 0), (0, 2, 0), (0, 0, 1), (0, 0, 1))
+WAYS = (TOGETHER, TOGETHER, BURST, BURST, ONE_BY_ONE, ONE_BY_ONE, ANYHOW)
+#: What requests do: nothing special; some hang up, or are preempted; all do at once; or they share a prefix.
+#: The last need several more things to happen, so they come more often.
+THEMES = ((0, 0, 0), (2, 0, 0), (0, 2, 0), *[(1, 0, 0), (0, 1, 0)] * 2, *[(0, 0, 1)] * 4)
 
 
 class Habits(NamedTuple):
