@@ -33,7 +33,7 @@ THREE = {
     "padding-scatters-back": "batches of one and two fill their buckets: three are the fewest with padding",
     "indices-per-pool": "in so few steps two requests list fewer pages than the longest request alone has",
 }
-EXAMPLES = 100
+EXAMPLES = 200
 #: Seeds that one process searches with one engine: building it takes as long as a short search.
 CHUNK = 4
 #: What a row measures, in the order of the table. `late`: delays and decisions that are not 0. `cpu`: seconds
