@@ -19,7 +19,7 @@ def enactment(answer: Answer) -> dict[str, Any] | None:
         run = enact(found)
     except CannotRun as error:
         return {"token": None, "reason": str(error)}
-    return {"token": run.token, "races_on": run.buffers, "fault": run.target.fault or None, "gpu": run.on_gpu}
+    return {"token": run.token, "races_on": run.buffers, "fault": run.target.fault or None}
 
 
 def told(answer: Answer, width: int) -> str:
@@ -31,7 +31,7 @@ def told(answer: Answer, width: int) -> str:
         words = f"The reference engine cannot run this: {run['reason']}."
         return f"\n{_wrapped(words, width)}\n"
     with_fault = f" with {run['fault']}" if run["fault"] else ""
-    gpu = "; with --device cuda a GPU runs it" if run["gpu"] else ""
+    gpu = "; with --device cuda on a GPU"
     words = f"The reference engine{with_fault} runs this, and races on {run['races_on']}{gpu}:"
     return f"\n{_wrapped(words, width)}\n\nracecheck replay {run['token']}\n"
 

@@ -72,7 +72,7 @@ def fuzz(
     file = load(path)
     target = target_of(file, runner=runner, slots=slots, run_ahead=run_ahead, fault=fault)
     count = examples or (MANY if minutes else 200)
-    campaign = Campaign(target, space_of(file), seed, count)
+    campaign = Campaign(target, space_of(file, fault), seed, count)
     open_database(database)
     place = save(campaign, folder)
     before = campaign.shards - len(todo(place, campaign))
@@ -206,11 +206,12 @@ def replay(
         return 0
     print(f"{target.name}{f' with {target.fault}' if target.fault else ''}: {sequence}")
     if device == "cuda":
-        from racecheck.sequences.on_gpu import compare_here
+        from racecheck.sequences.on_gpu import replay_here
 
         check_device(device)
-        print(compare_here(target, sequence))
-        return 3
+        replayed = replay_here(target, sequence)
+        print(replayed.told)
+        return {"clean": 0, "inconclusive": 3}.get(replayed.verdict, 1)
     with EngineProcess(target) as engine:
         outcome = engine.run(sequence, explain=True)
     print(_report(outcome))

@@ -87,9 +87,14 @@ class GraphPoolOutput(History):
 
 
 def one_bucket(spec: ModelSpec) -> ModelSpec:
-    """`spec` with one bucket for all batches of its language model."""
+    """`spec` with one bucket for all batches of its language model, and one for its prefills, one by one."""
     node = getattr(spec, DECODER[spec.name])
-    limits = replace(node.limits, buckets=node.limits.buckets[-1:])
+    limits = replace(
+        node.limits,
+        buckets=node.limits.buckets[-1:],
+        prefill_tokens=node.limits.prefill_tokens[-1:],
+        prefill_requests=node.limits.prefill_requests[:1],
+    )
     return replace(spec, **{DECODER[spec.name]: replace(node, limits=limits)})
 
 

@@ -7,15 +7,18 @@ from dataclasses import replace
 
 import torch
 
-from racecheck.engine import Batch, Request
+from racecheck.engine import Batch, ModelSpec, Request
 from racecheck.engine.intake import Intake
 from racecheck.engine.resources import KV, Sampler
 from racecheck.engine.runners import MainRunner
 from racecheck.engine.speculation import Speculation
 from racecheck.faults.fault import PREPLANNED, Fault, Setting, everywhere
+from racecheck.faults.staging import DECODER
 
 #: Tokens of the prompt that all requests begin with, and prompt tokens of each.
-PREFIX, PROMPT = 8, 9
+PREFIX, PROMPT = 4, 5
+#: Positions of the longest request where a page is one position: three short requests list more pages.
+LONGEST = 33
 
 
 def share_prefix(requests: Sequence[Request]) -> Sequence[Request]:
@@ -23,8 +26,31 @@ def share_prefix(requests: Sequence[Request]) -> Sequence[Request]:
     prefix = requests[0].text[:PREFIX]
     shortest_first = sorted(requests, key=lambda request: request.new_tokens)
     return [
-        replace(r, arrival=0, prompt_tokens=PROMPT, text=[*prefix, *r.text[PREFIX:]]) for r in shortest_first
+        replace(
+            r,
+            arrival=0,
+            prompt_tokens=PROMPT,
+            new_tokens=min(r.new_tokens, LONGEST - PROMPT),
+            text=[*prefix, *r.text[PREFIX:]],
+        )
+        for r in shortest_first
     ]
+
+
+def page_a_position(spec: ModelSpec) -> ModelSpec:
+    """`spec` with the smallest pages, so that short prompts share many of them, and no long requests."""
+    node = getattr(spec, DECODER[spec.name])
+    limits = replace(node.limits, page_size=1, max_length=LONGEST)
+    return replace(spec, **{DECODER[spec.name]: replace(node, limits=limits)})
+
+
+def short_prefills(spec: ModelSpec) -> ModelSpec:
+    """`spec` with packed prefills of less than two long prompts."""
+    node = getattr(spec, DECODER[spec.name])
+    packed = node.limits.prefill_tokens  # none: prefills are not packed
+    tokens = (*packed[:-1], node.limits.max_prompt * 4 // 3) if packed else ()
+    limits = replace(node.limits, prefill_tokens=tokens)
+    return replace(spec, **{DECODER[spec.name]: replace(node, limits=limits)})
 
 
 class EventBeforeCopy(MainRunner):
@@ -57,8 +83,8 @@ class SmallPool(KV):
     """A pool that is smaller than what all requests could ask for, as it is on a GPU."""
 
     def pool_pages(self) -> int:
-        """Pages of one and a half of the longest requests."""
-        return self.width * 3 // 2
+        """Pages of the longest request."""
+        return self.width
 
 
 class IndicesPerPool(SmallPool):
@@ -90,7 +116,7 @@ FAULTS = (
         story="A plan that was made for one batch is promoted by another step of the same walk.",
         repair="promote a plan only for the very requests and positions it was made for",
         shows="stale", where=everywhere("*kv.* (device)"), kind="speculation", part=StalePromotion,
-        setting=PREPLANNED,
+        setting=replace(PREPLANNED, spec=short_prefills),
     ),
     Fault(
         name="init-on-register",
@@ -106,7 +132,7 @@ FAULTS = (
         repair="size it by the largest batch times the pages of the longest request",
         shows="error", where={"qwen3-tts": "LeaseError", "orpheus": "LeaseError"}, kind="kv",
         part=IndicesPerPool, uses=(SmallPool,),
-        setting=Setting(requests=share_prefix, parts={"kv": SmallPool}),
+        setting=Setting(requests=share_prefix, spec=page_a_position, parts={"kv": SmallPool}),
     ),
     Fault(
         name="padding-scatters-back",

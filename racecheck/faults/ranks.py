@@ -13,6 +13,7 @@ from racecheck.engine.request import Batch, Shape
 from racecheck.engine.runners import GraphKey, MainRunner
 from racecheck.engine.speculation import Speculation
 from racecheck.faults.fault import Fault, Setting, everywhere
+from racecheck.faults.graphs import one_bucket
 
 #: The rank whose capture fails.
 UNLUCKY = 1
@@ -95,6 +96,6 @@ FAULTS = (
         where=COLLECTIVES,
         kind="speculation",
         part=LeaderAhead,
-        setting=Setting(ranks=2),
+        setting=Setting(ranks=2, spec=one_bucket),
     ),
 )

@@ -12,6 +12,7 @@ from racecheck.engine.models.presets import LATENT_TINY
 from racecheck.engine.models.transformer import PagedAttend
 from racecheck.engine.resources import EAGER, Attention, LatentAttention, Ragged, Sampler
 from racecheck.engine.resources.attention import Schedule
+from racecheck.engine.resources.sampler import settings_of
 from racecheck.engine.runners import PerRequestRunner
 from racecheck.faults.fault import MODELS, Fault, Setting, everywhere
 from racecheck.staging import Lease, PinnedBuffer
@@ -72,7 +73,7 @@ class ScalarRowReused(Sampler):
         """Two requests that join in one step: the second is written before the first is copied."""
         super().admit(request, row)
         lease = self._element.lease(0)
-        lease.write([request.temperature])
+        lease.write([request.temperature], holds=settings_of(request))
         self._temperature[row].copy_(lease.copy())
 
 

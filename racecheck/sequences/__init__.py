@@ -8,10 +8,11 @@
 `sequences(space)` is an ordinary strategy. `racecheck fuzz` runs campaigns; docs/sequences.md has more.
 """
 
+from racecheck.sequences.hunt import Found
 from racecheck.sequences.process import EngineProcess
 from racecheck.sequences.program import program, report
 from racecheck.sequences.run import Outcome, perform
-from racecheck.sequences.search import Found, Search, search
+from racecheck.sequences.search import Search, search
 from racecheck.sequences.space import MediumSpace, Space, space_of
 from racecheck.sequences.story import Ask, StepSequence
 from racecheck.sequences.strategies import Habits, decisions, delays, sequences

@@ -51,11 +51,6 @@ class Enactment:
         """For `racecheck replay`."""
         return token_of(self.target, self.sequence)
 
-    @property
-    def on_gpu(self) -> bool:
-        """Will a GPU run it? An engine with a fault it will not."""
-        return not self.target.fault
-
 
 @dataclass(frozen=True)
 class _Part:

@@ -45,7 +45,7 @@ def open_database(where: str) -> ExampleDatabase:
     """A folder, `redis://HOST:PORT/N`, or `github:OWNER/REPOSITORY` (read only, with a folder beside it).
 
     Raises:
-        UsageError: the Redis client is not installed, or this is no repository.
+        UsageError: the Redis client is not installed, its server does not answer, or this is no repository.
     """
     if where.startswith(("redis://", "rediss://")):
         return _redis(where)
@@ -61,12 +61,16 @@ def open_database(where: str) -> ExampleDatabase:
 def _redis(where: str) -> ExampleDatabase:
     try:
         from hypothesis.extra.redis import RedisExampleDatabase
-        from redis import Redis  # type: ignore[import-not-found, unused-ignore]
+        from redis import Redis, RedisError  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         raise UsageError(
             f"--database {where}: the Redis client is not installed; pip install 'hypothesis[redis]'"
         ) from None
     try:
-        return RedisExampleDatabase(Redis.from_url(where))
+        client = Redis.from_url(where)
+        client.ping()
     except ValueError as error:
         raise UsageError(f"--database {where}: {error}; write redis://HOST:PORT/N") from None
+    except RedisError as error:
+        raise UsageError(f"--database {where}: the server does not answer ({error}); start it") from None
+    return RedisExampleDatabase(client)

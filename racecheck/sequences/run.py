@@ -28,8 +28,9 @@ class Outcome:
 
     `verdict` is the audit's, "error" if the engine refused before anything was found, "crash" if its process
     died, "stuck" if it did not end. `signature` tells one finding from another, whatever the steps; None if
-    there is none. `on` is the buffer of the first finding, of an error its class. `premises` are those of the
-    slot theorem (docs/proof.md).
+    there is none. `on` is the buffer of the first finding, of an error its class. `steps` were run;
+    in the step `at` (from 1) it was clear what the sequence comes to. `premises` are those of the slot theorem
+    (docs/proof.md).
     """
 
     verdict: str
@@ -43,6 +44,7 @@ class Outcome:
     steps: int = 0
     premises: Premises | None = None
     tokens: Mapping[str, Any] | None = None  # with reasons only; None if the run ended early
+    at: int = 0
 
     @property
     def title(self) -> str:
@@ -60,6 +62,10 @@ class Outcome:
         return sum(buffer.rewrites for buffer in self.buffers.values())
 
 
+class _Enough(Exception):
+    """A race has been met, and no later step changes which one is the first."""
+
+
 def perform(
     engine: ServingEngine,
     vocab: int,
@@ -70,31 +76,42 @@ def perform(
 ) -> Outcome:
     """Serve `sequence` on `engine`, which reads `vocab` text tokens; `audit` has listened since it was built.
 
-    With `explain` findings have reasons and checked repairs, which takes time. An exception that no race
-    explains and that is none of racecheck's own is raised: it is a bug, not a verdict.
+    With `explain` all steps are run, and findings have reasons and checked repairs, which takes time; without
+    nothing is run behind a race. An exception that no race explains and that is none of racecheck's own is
+    raised: it is a bug, not a verdict.
     """
     requests, watch = sequence.requests(vocab), Watch(engine)
     error: Exception | None = None
     tokens = None
     sequence.adjust(engine)
+    verdicts: dict[str, int] = {}  # with the step in which each came
+
+    def on_step(batch: Any) -> None:
+        watch(batch)
+        verdicts.setdefault(audit.verdict, watch.steps)
+        if "race" in verdicts and not explain:
+            raise _Enough
+
     steering.take(sequence.delays, sequence.lag)
     try:
         with delays(steering.delay):
-            tokens = engine.run(requests, sequence.steps, watch)
+            tokens = engine.run(requests, sequence.steps, on_step)
         watch.finish(requests, tokens)
+    except _Enough:
+        pass
     except Exception as caught:
         error = caught
     watch.events.update(Counter(_own_events(engine)))
     seen = _judge(audit, error, explain)
-    buffers = dict(audit.evidence.buffers)
     return replace(
         seen,
-        buffers=buffers,
+        buffers=dict(audit.evidence.buffers),
         moves=+watch.moves,
         events=+watch.events,
         steps=watch.steps,
         premises=audit.premises,
         tokens=tokens if explain else None,
+        at=verdicts.get(seen.verdict, watch.steps),
     )
 
 

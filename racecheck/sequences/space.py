@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from racecheck.scenario.load import ScenarioFile
 from racecheck.scenario.model import REFERENCE_ENGINE
 from racecheck.scenario.tables import Medium
 from racecheck.scenario.workload import read_arrivals
 from racecheck.sequences.story import Ask, StepSequence
+
+if TYPE_CHECKING:  # the engine imports torch, which takes seconds
+    from racecheck.engine import ModelSpec
 
 #: Tokens of a drawn request: enough to decode a few steps.
 MOST_NEW = 6
@@ -50,13 +53,19 @@ class Space:
     trace: tuple[Ask, ...] = ()
 
 
-def space_of(file: ScenarioFile) -> Space:
-    """What the workload of the scenario `file` asks for, in sequences of a few steps."""
-    scenario = file.scenario
+def space_of(file: ScenarioFile, fault: str = "") -> Space:
+    """What the workload of the scenario `file` asks for, in sequences of a few steps.
+
+    With a `fault` nothing that the engine in the fault's own setting cannot serve.
+    """
+    scenario, spec = file.scenario, _spec(file, fault)
     workload, own = scenario.workload, scenario.engine == REFERENCE_ENGINE
     media = (("audio", workload.media.audio), ("vision", workload.media.vision))
     prompt = (workload.prompt_tokens.min, workload.prompt_tokens.max)
-    least = _least(file, prompt[0])
+    least = next(
+        (new for new in range(1, workload.new_tokens.max) if _served(spec, Ask(prompt[0], new=new))),
+        workload.new_tokens.max,
+    )
     alone = own and scenario.ranks == 1
     return Space(
         prompt=prompt,
@@ -65,25 +74,30 @@ def space_of(file: ScenarioFile) -> Space:
         chunks=tuple(sorted({-(-prompt[1] // part) for part in PARTS}, reverse=True)) if alone else (),
         lazy=alone,
         media=tuple(_medium(name, medium) for name, medium in media if medium is not None),
-        trace=_trace(file),
+        trace=tuple(ask for ask in _trace(file) if _served(spec, ask)),
     )
 
 
-def _least(file: ScenarioFile, prompt: int) -> int:
-    """The fewest tokens that a request with a short prompt may ask for."""
-    from racecheck.engine import RequestError, check_request
+def _spec(file: ScenarioFile, fault: str) -> ModelSpec | None:
+    """The shapes of the model, as the setting of `fault` has them; None for somebody else's engine."""
+    from racecheck.faults import find
     from racecheck.scenario.plan import model_spec
 
-    spec, most = model_spec(file), file.scenario.workload.new_tokens.max
+    spec = model_spec(file)
+    return find(fault).setting.spec(spec) if fault and spec is not None else spec
+
+
+def _served(spec: ModelSpec | None, ask: Ask) -> bool:
+    """Can a model of `spec` serve `ask`?"""
+    from racecheck.engine import RequestError, check_request
+
     if spec is None:
-        return 1
-    for new in range(1, most):
-        try:
-            check_request(spec, StepSequence((Ask(prompt, new=new),), 1).requests(spec.text_vocab)[0])
-        except RequestError:
-            continue
-        return new
-    return most
+        return True
+    try:
+        check_request(spec, StepSequence((ask,), 1).requests(spec.text_vocab)[0])
+    except RequestError:
+        return False
+    return True
 
 
 def _medium(name: str, medium: Medium) -> MediumSpace:

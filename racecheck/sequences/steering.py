@@ -1,8 +1,8 @@
-"""How a sequence's delays and decisions reach a run: on the virtual device through its lag.
+"""How a sequence's delays and decisions reach a run on the virtual device: through its lag.
 
-A delay of `d` units at a host-delay point sends the host to sleep for so many units: other threads get on
-with their work, and on the virtual device, where sleeping takes no time, the next `d` pieces of queued work
-retire at the calls that follow. On a GPU the sleep is a real one.
+A delay of `d` units at a host-delay point sends the host to sleep for so many units, which takes no time
+there: other threads get on with their work, and the next `d` pieces of queued work retire at the calls that
+follow. What becomes of delays and decisions on a GPU: `holding`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from racecheck.virtual.lag import RETIRE, Lag, Latest, Listed, as_lag
 
-#: Seconds of one unit of delay. A decode step of a small model takes a GPU about so long.
+#: Virtual seconds of one unit of delay.
 UNIT = 2e-4
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from racecheck.sequences.space import MediumSpace, Space
+from racecheck.sequences.space import Bounds, MediumSpace, Space
 from racecheck.sequences.story import Ask, StepSequence
 
 #: Delay points and decisions that may be named one by one; a run of a few steps has some hundreds.
@@ -25,7 +25,10 @@ MOST_SHORT = 40
 LATEST_POINT, LONGEST = 150, 200
 #: How requests come: all at once, a burst and one behind it, one by one, or anyhow.
 TOGETHER, BURST, ONE_BY_ONE, ANYHOW = range(4)
-WAYS = (TOGETHER, BURST, ONE_BY_ONE, ONE_BY_ONE, ANYHOW)
+WAYS = (TOGETHER, TOGETHER, BURST, BURST, ONE_BY_ONE, ONE_BY_ONE, ANYHOW)
+#: What requests do: nothing special; some hang up, or are preempted; all do at once; or they share a prefix.
+#: The last need several more things to happen, so they come more often.
+THEMES = ((0, 0, 0), (2, 0, 0), (0, 2, 0), *[(1, 0, 0), (0, 1, 0)] * 2, *[(0, 0, 1)] * 4)
 
 
 class Habits(NamedTuple):
@@ -33,26 +36,24 @@ class Habits(NamedTuple):
 
     Without habits, drawing each request by itself, sequences in which all hang up at once, or all share a
     prefix, would hardly ever come (Groce et al., Swarm Testing, ISSTA 2012). For `hang_ups` and `preempts`
-    0 is nobody, 1 all after their first step, 2 some at some time.
+    0 is nobody, 1 all after their first step, 2 some at some time. `groups` share prefixes: 0 is nobody.
     """
 
     requests: int
     come: int = TOGETHER
     hang_ups: int = 0
     preempts: int = 0
-    shared: bool = False
+    groups: int = 0
 
 
 @st.composite
 def habits(draw: DrawFn, space: Space) -> Habits:
-    """How many requests come, and what they have in common."""
-    return Habits(
-        requests=draw(st.sampled_from((1, *range(1, space.requests + 1), *[space.requests] * 2))),
-        come=draw(st.sampled_from(WAYS)),
-        hang_ups=draw(st.integers(0, 2)),
-        preempts=draw(st.integers(0, 2)) if space.preempts else 0,
-        shared=draw(st.booleans()) if space.groups else False,
-    )
+    """How many requests come, and what they have in common: one thing as a rule, or some of all."""
+    requests = draw(st.sampled_from((1, *range(1, space.requests + 1), *[space.requests] * 2)))
+    come = draw(st.sampled_from(WAYS))
+    theme = draw(st.sampled_from((*THEMES, None, None)))
+    hang_ups, preempts, groups = theme or draw(st.tuples(*[st.integers(0, 2)] * 3))
+    return Habits(requests, come, hang_ups, preempts * space.preempts, min(groups, space.groups))
 
 
 @st.composite
@@ -82,16 +83,22 @@ def sequences(draw: DrawFn, space: Space) -> StepSequence:
 @st.composite
 def asks(draw: DrawFn, space: Space, common: Habits, arrival: int = 0) -> Ask:
     """One request: what it wants, and how it may end."""
-    new = draw(st.integers(*space.new))
+    new = draw(_often_most(space.new))
     ask = Ask(
-        prompt=draw(st.integers(*space.prompt)),
+        prompt=draw(_often_most(space.prompt)),
         arrival=arrival,
         new=new,
         cancel_after=draw(_after(common.hang_ups, new)),
         preempt_after=draw(_after(common.preempts, new)),
-        group=draw(st.integers(1, space.groups)) if common.shared else 0,
+        group=draw(st.integers(1, common.groups)) if common.groups else 0,
     )
     return draw(_media(ask, space)) if space.media else ask
+
+
+def _often_most(bounds: Bounds) -> SearchStrategy[int]:
+    """Something within `bounds`; a third of the time the most, where buffers are full."""
+    numbers = range(bounds[0], bounds[1] + 1)
+    return st.sampled_from((*numbers, *[bounds[1]] * (len(numbers) // 2)))
 
 
 def _gap(come: int, left: int) -> SearchStrategy[int]:

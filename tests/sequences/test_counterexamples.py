@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from racecheck import cli
-from racecheck.errors import UsageError
 from racecheck.prove import Protocol, explore
 from racecheck.sequences import EngineProcess, parse_token, report
 from racecheck.sequences.counterexample import CannotRun, Enactment, enact
@@ -124,22 +123,11 @@ def test_prove_prints_the_token(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     token = enacted(slots=1).token
     assert out.endswith(f"\nracecheck replay {token}\n")
-    assert "races on kv.*; with --device cuda a GPU runs it:" in out
+    assert "races on kv.*; with --device cuda on a GPU:" in out
     assert cli.main(["prove", "--slots", "1", "--method", "explore", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)["replay"]
-    assert told == {"token": token, "races_on": "kv.*", "fault": None, "gpu": True}
+    assert told == {"token": token, "races_on": "kv.*", "fault": None}
     assert cli.main(["prove", "--no-drop-wait", "--method", "explore"]) == 1
     assert "The reference engine cannot run this: no fault" in capsys.readouterr().out
     assert cli.main(["prove", "--method", "explore"]) == 0
     assert "replay" not in capsys.readouterr().out.splitlines()[-1]
-
-
-def test_no_gpu_runs_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A counterexample without one is for a GPU as well; with one it is refused."""
-    from racecheck.sequences.on_gpu import compare_here
-
-    assert enacted(slots=1).on_gpu
-    faulty = enacted(event="before")
-    assert not faulty.on_gpu
-    with pytest.raises(UsageError, match="fault"):
-        compare_here(faulty.target, faulty.sequence)

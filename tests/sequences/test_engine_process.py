@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from racecheck.errors import UsageError
-from racecheck.sequences import Ask, EngineProcess, StepSequence, program, report, search
+from racecheck.faults.plans import LONGEST
+from racecheck.scenario.load import load
+from racecheck.sequences import Ask, EngineProcess, StepSequence, program, report, search, space_of
 from racecheck.sequences.process import _in_fork
 
+SCENARIOS = Path(__file__).parents[2] / "scenarios"
 BUSY = StepSequence((Ask(8, new=5), Ask(8, 1, 5, preempt_after=2), Ask(8, 2, 5), Ask(8, 2, 2, 1)), 10)
 #: A plan for the first alone is dropped when the second has joined.
 JOINS = StepSequence((Ask(5, new=4), Ask(5, arrival=2)), 5)
@@ -63,6 +67,22 @@ def test_a_fault_is_found_whoever_is_late(built):
     told = report(engine.run(JOINS, explain=True))
     assert "race/" in told
     assert "repair" in told
+
+
+def test_a_run_ends_with_its_race(built):
+    """Nothing is run behind it, unless its reasons are asked for; the finding is the same."""
+    engine = built(fault="captured-copy")
+    story = StepSequence((Ask(8, new=5),), 6)
+    short, whole = engine.run(story), engine.run(story, explain=True)
+    assert (short.steps, short.at, whole.steps, whole.at) == (2, 2, 5, 2)
+    assert short.signature == whole.signature
+
+
+def test_a_fault_is_asked_for_what_it_can_serve():
+    """Requests of the trace that are too long for the fault's own setting are left out."""
+    file = load(SCENARIOS / "orpheus.toml")
+    most = [max(a.prompt + a.new for a in space_of(file, f).trace) for f in ("", "indices-per-pool")]
+    assert most[0] > LONGEST >= most[1]
 
 
 def test_a_generated_sequence_finds_it(built, space):

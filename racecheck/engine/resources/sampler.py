@@ -54,7 +54,7 @@ class Sampler(Resource):
         self._seed[row].fill_(request.seed)
         self._seen[row].fill_(False)
         for state in self._states[row]:
-            holds(state, _settings(request))
+            holds(state, settings_of(request))
 
     def layout(self, batch: Batch) -> Layout:
         """The batch's rows, then the row of padding, which a prompt that goes on gets, too."""
@@ -67,7 +67,7 @@ class Sampler(Resource):
         super().expect(batch, label, slot)
         for entry in batch.entries:
             for state in () if entry.partial else self._states[entry.row]:
-                wants(state, _settings(entry.request))
+                wants(state, settings_of(entry.request))
 
     def padding_row(self, batch: Batch) -> int:
         """Where the padding rows of a bucket read and write: a row that no request has."""
@@ -98,5 +98,6 @@ class Sampler(Resource):
         return tokens
 
 
-def _settings(request: Request) -> str:
+def settings_of(request: Request) -> str:
+    """What the rows of `request` hold."""
     return f"settings of {request.id}"
