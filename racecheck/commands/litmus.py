@@ -11,10 +11,13 @@ from typing import Annotated, Any
 
 import typer
 
+from racecheck.commands import options
+from racecheck.commands.litmus_cuda import on_cuda
 from racecheck.commands.paths import typed_path
 from racecheck.detect.advice import advise
 from racecheck.errors import LitmusError, UnsupportedOperation, UsageError
 from racecheck.litmus import Judgement, judge, load
+from racecheck.provider import DEVICES
 
 FORMAT = "racecheck-litmus/1"
 
@@ -28,12 +31,22 @@ def litmus(
     virtual: Annotated[
         bool, typer.Option("--virtual", help="Run every schedule of each program on the virtual device too.")
     ] = False,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            parser=options.one_of(DEVICES), metavar="NAME", help="Run each program on it: virtual or cuda."
+        ),
+    ] = None,
+    tries: Annotated[
+        int,
+        typer.Option(parser=options.whole(1, 10_000), metavar="N", help="Runs of each program on a GPU."),
+    ] = 50,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
     """Judge litmus programs: a line per file with verdict, expectation and ok or FAIL.
 
     Exit code 0: every verdict is the expected one. 1: one is not, or a schedule of a program without a race
-    shows wrong bytes. 2: a file is malformed.
+    shows wrong bytes, or a GPU another verdict than the program. 2: a file is malformed, or there is no GPU.
     """
     judged: list[Judgement] = []
     malformed: list[str] = []
@@ -42,7 +55,16 @@ def litmus(
             judged.append(judge(load(path)))
         except LitmusError as error:
             malformed.append(str(error))
-    runs = [on_device(each) for each in judged] if virtual else [None] * len(judged)
+    if device == "cuda":
+        if virtual or explain:
+            raise UsageError(
+                "litmus: --device cuda has a report of its own; leave out --virtual and --explain"
+            )
+        agree = on_cuda(judged, tries, json=json)
+        for line in malformed:
+            print(line, file=sys.stderr)
+        return 2 if malformed else int(not agree)
+    runs = [on_device(each) for each in judged] if virtual or device else [None] * len(judged)
     if json:
         print(jsonlib.dumps(as_dict(judged, runs), indent=2, ensure_ascii=False))
     else:
