@@ -33,8 +33,8 @@ def on_cuda(judged: list[Judgement], tries: int, *, json: bool) -> bool:
     """
     from racecheck.litmus.on_gpu import gpu_bench
 
-    with _hard_limit() as again:
-        return report(judged, gpu_bench(), tries, again, json=json)
+    with _hard_limit() as again, gpu_bench() as bench:
+        return report(judged, bench, tries, again, json=json)
 
 
 def report(judged: list[Judgement], bench: Bench, tries: int, again: Any, *, json: bool = False) -> bool:
@@ -115,7 +115,7 @@ def _hard_limit() -> Iterator[Any]:
     """End the process when it hangs: calling the value gives it `HARD_LIMIT_S` seconds from now."""
 
     def again() -> None:
-        faulthandler.dump_traceback_later(HARD_LIMIT_S, exit=True)
+        faulthandler.dump_traceback_later(HARD_LIMIT_S, exit=True, file=2)
 
     again()
     try:

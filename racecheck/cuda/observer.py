@@ -84,6 +84,8 @@ class Observer:
             elif node.kind == "d2h" and node.writes:
                 self.staged.touch(node.writes[0][0])
                 self.staged.landing(node.writes)
+            elif node.kind == "kernel":
+                self.staged.landing(self.staged.owned(node.writes))  # mapped memory
             capture = self.captures.of(stream)
             if capture is not None:
                 capture.add(stream, node, caller())
@@ -134,6 +136,8 @@ class Observer:
         """The calling thread learned that the event, the stream or the device `target` is done (or not)."""
         with self.lock:
             self.staged.poll()
+            if done:
+                self.staged.landed()
             key: Hashable = self.stream(target) if scope == "stream" and target is not None else target
             self.tell(r.Acquire, scope=scope, target=key, how=how, done=done)
 

@@ -64,6 +64,7 @@ class Staged:
         self._storages: dict[int, tuple[int, Any]] = {}  # base -> size and a weak reference
         self._bases: list[int] = []
         self._protector = Protector() if exact else None
+        self._landing: list[r.Span] = []  # what the device may be writing still
 
     def close(self) -> None:
         """Lift all protection and forget everything."""
@@ -74,6 +75,7 @@ class Staged:
         self._starts.clear()
         self._storages.clear()
         self._bases.clear()
+        self._landing.clear()
 
     # -- whose memory ----------------------------------------------------------------------------
 
@@ -131,6 +133,8 @@ class Staged:
         """A copy reads `spans` when it retires: what they hold now is known, and watched from here on."""
         self._report_faults()
         for lo, hi in spans:
+            if any(a < hi and lo < b for a, b in self._landing):
+                continue  # what changes there may be the device's doing
             block = self._blocks.get(lo)
             if block is not None and block.hi == hi:
                 if block.changed() and not block.busy:
@@ -147,10 +151,26 @@ class Staged:
                 self._protector.arm((lo, hi))
 
     def landing(self, spans: Iterable[r.Span]) -> None:
-        """A copy writes `spans` when it retires: bytes that differ are no longer the host's doing."""
+        """Work writes `spans` when it retires: bytes that differ are no longer the host's doing."""
+        self._landing.extend(spans)
         for lo, hi in spans:
             self._flush(lo, hi)
             self._drop(lo, hi)
+
+    def landed(self) -> None:
+        """The host waited: it would be bad luck if something else were still under way."""
+        self._landing.clear()
+
+    def owned(self, spans: Iterable[r.Span]) -> list[r.Span]:
+        """Those of `spans` that lie in pinned memory that tensors are known to hold."""
+        if not self._bases:
+            return []
+        found = []
+        for lo, hi in spans:
+            base = self._bases[bisect_right(self._bases, lo) - 1]
+            if base <= lo < base + self._storages[base][0]:
+                found.append((lo, hi))
+        return found
 
     @contextmanager
     def written(self, spans: Iterable[r.Span], lock: AbstractContextManager[Any]) -> Iterator[None]:

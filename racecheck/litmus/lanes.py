@@ -57,7 +57,7 @@ class Lanes:
                 self._streams.append(stream)
         if len(self._streams) < COUNT:
             raise UsageError(
-                f"{COUNT} streams that do not hold each other up are needed, the GPU gives {len(self._streams)}; "
+                f"{COUNT} streams that do not hold each other up are needed, there are {len(self._streams)}; "
                 f"set {QUEUES}=32 before Python starts"
             )
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from multiprocessing import get_context
 
 import torch
 
 from racecheck.cuda.gate import Gate
 from racecheck.cuda.watch import require
 from racecheck.errors import UnsupportedOperation
+from racecheck.litmus import program as p
 from racecheck.litmus.expressible import kinds, obstacle, untraced
 from racecheck.litmus.judge import Judgement
 from racecheck.litmus.lanes import Lanes, ask_for_queues
+from racecheck.litmus.schedules import in_program_order
+from racecheck.litmus.torch_program import Outcome
 from racecheck.litmus.witness import Bench, Witness, verdict, warm_up, witness
 from racecheck.provider import provider
 
@@ -38,15 +44,24 @@ class Row:
         return self.skipped or self.problem or f"by ordering {self.ordering}; {self.witness}"
 
 
-def gpu_bench() -> Bench:
-    """The GPU of this process. Call it before anything else uses CUDA: its queues are set up once.
+@contextmanager
+def gpu_bench() -> Iterator[Bench]:
+    """The GPU of this process. Open it before anything else uses CUDA: its queues are set up once.
+
+    What is expected is seen on the virtual device of another process: this one keeps to its GPU.
 
     Raises:
         UsageError: there is no GPU, cuda-bindings is missing, or streams hold each other up.
     """
     ask_for_queues()
     require()
-    return Bench(nullcontext, lambda: provider("cuda"), Lanes(Gate).of, Gate)
+    lanes = Lanes(Gate)
+    with ProcessPoolExecutor(1, get_context("spawn")) as other:
+
+        def expected(program: p.Program) -> Outcome:
+            return other.submit(in_program_order, program).result()
+
+        yield Bench(expected, nullcontext, lambda: provider("cuda"), lanes.of, Gate)
 
 
 def row(judgement: Judgement, bench: Bench, tries: int) -> Row:

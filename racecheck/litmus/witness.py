@@ -15,7 +15,7 @@ from racecheck.litmus import program as p
 from racecheck.litmus.behind import Behind, on
 from racecheck.litmus.gates import Plan, hold_plans, race_plans
 from racecheck.litmus.held import MakeGate, Try, attempt
-from racecheck.litmus.schedules import differences, in_program_order
+from racecheck.litmus.schedules import differences
 from racecheck.litmus.torch_program import Outcome, Run
 from racecheck.trace import subscribe
 from racecheck.words import counted
@@ -25,8 +25,12 @@ _VERDICTS: dict[str, p.Verdict] = {"race": "RACE", "stale": "STALE"}
 
 @dataclass(frozen=True)
 class Bench:
-    """Where programs run: contexts around each run, and around one whose calls are followed."""
+    """Where programs run: contexts around each run, and around one whose calls are followed.
 
+    `expected` says what consumers find in program order, seen on another device.
+    """
+
+    expected: Callable[[p.Program], Outcome]
     device: Callable[[], AbstractContextManager[Any]]
     watched: Callable[[], AbstractContextManager[Any]]
     streams: Callable[[p.Program], Mapping[str, Any]]
@@ -71,12 +75,12 @@ class InOrder(Run):
 
 
 def warm_up(program: p.Program, bench: Bench) -> Outcome:
-    """What consumers find in program order, by the virtual device; this one must find the same.
+    """What consumers find in program order; the device of `bench` must find what is expected.
 
     Raises:
         AssertionError: it does not.
     """
-    expected = in_program_order(program)
+    expected = bench.expected(program)
     for _ in range(2):
         with bench.device():
             found = InOrder(program, ask=False, streams=bench.streams(program)).outcome(program.statements)
