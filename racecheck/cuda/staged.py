@@ -158,7 +158,7 @@ class Staged:
             self._drop(lo, hi)
 
     def landed(self) -> None:
-        """The host waited: it would be bad luck if something else were still under way."""
+        """The host waited for something: what was queued before counts as done."""
         self._landing.clear()
 
     def owned(self, spans: Iterable[r.Span]) -> list[r.Span]:

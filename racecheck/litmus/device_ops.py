@@ -6,7 +6,8 @@ write without a name leaves a digest of who writes and what it read, so that wro
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -47,32 +48,48 @@ def _work(
     found = _digest(given, who)
     torch.bitwise_or(found, found, out=seen)
     for target in writes:
-        left = _named(value, target) if value else found.index_select(0, _places(target))
+        places = _of(_places, target.numel(), target.device)
+        left = _named(value, places) if value else found.index_select(0, places)
         torch.bitwise_or(left, left, out=target)
 
 
-def _places(target: torch.Tensor) -> torch.Tensor:
-    """Which byte of a value goes where: int64 [n] for uint8 [n]."""
-    return torch.arange(target.numel(), device=target.device) % WIDTH
+def _places(size: int, device: torch.device) -> torch.Tensor:
+    """Which byte of a value goes where: int64 [size]."""
+    return torch.arange(size, device=device) % WIDTH
+
+
+def _weights(size: int, device: torch.device, seed: int) -> torch.Tensor:
+    """Of each byte read in each byte of the digest: int64 [size, WIDTH], small enough for any sum."""
+    weight = (torch.arange(size * WIDTH, device=device).reshape(-1, WIDTH) * _ODD + seed) % _PRIME
+    return weight * weight % _PRIME
+
+
+def _of(make: Callable[..., torch.Tensor], size: int, device: torch.device, *more: int) -> torch.Tensor:
+    """A constant. Kept on the CPU; on a GPU what one stream or capture made is not there for another."""
+    return (_kept_of if device.type == "cpu" else _new)(make, size, device, *more)
+
+
+def _new(make: Callable[..., torch.Tensor], *arguments: Any) -> torch.Tensor:
+    return make(*arguments)
+
+
+_kept_of = lru_cache(maxsize=1024)(_new)
 
 
 def _digest(given: torch.Tensor, who: str) -> torch.Tensor:
     """uint8 [WIDTH] that differ when a byte of `given`, uint8 [n], or `who` does."""
     seed = int.from_bytes(value_of("seed", who)[:3], "big")
-    place = torch.arange(given.numel() * WIDTH, device=given.device).reshape(-1, WIDTH)
-    weight = (place * _ODD + seed) % _PRIME
-    weight = weight * weight % _PRIME  # below 2**31: no sum of these bytes overflows
+    weight = _of(_weights, given.numel(), given.device, seed)
     total = (given.to(torch.int64).unsqueeze(1) * weight).sum(0) + seed
     return (total.bitwise_right_shift(8) & 0xFF).to(torch.uint8)
 
 
-def _named(value: str, target: torch.Tensor) -> torch.Tensor:
-    """The bytes of `spread` for a named value, made on the device of `target`."""
+def _named(value: str, places: torch.Tensor) -> torch.Tensor:
+    """The bytes of `spread` for a named value, made on the device of `places`."""
     words = value_of("value", value)
     lo, hi = (int.from_bytes(words[at : at + 8], "little", signed=True) for at in (0, 8))
-    place = _places(target)
-    word = torch.where(place < 8, torch.full_like(place, lo), torch.full_like(place, hi))
-    return (word.bitwise_right_shift(place % 8 * 8) & 0xFF).to(torch.uint8)
+    word = torch.where(places < 8, torch.full_like(places, lo), torch.full_like(places, hi))
+    return (word.bitwise_right_shift(places % 8 * 8) & 0xFF).to(torch.uint8)
 
 
 class _Address:
