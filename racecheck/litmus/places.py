@@ -52,6 +52,10 @@ class Buffers:
         whole = self._tensors[ref.name]
         return whole if ref.hi is None else whole[ref.lo : ref.hi]
 
+    def lives(self, name: str) -> bool:
+        """Is there a tensor of that name? A graph may write to one that was given back."""
+        return name in self._tensors
+
     def living(self) -> list[tuple[str, torch.Tensor]]:
         """The buffers that nobody gave back, by name."""
         return sorted(self._tensors.items())

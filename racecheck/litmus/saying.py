@@ -48,5 +48,5 @@ class Saying:
     def _holds(self, ref: p.Ref, value: str) -> None:
         if self._buffers.kinds[ref.name] == "pageable":
             self._pageable[str(ref)] = value
-        else:
+        elif self._buffers.lives(ref.name):
             holds(self._buffers.bytes(ref), value)

@@ -150,6 +150,12 @@ def test_the_calls_of_a_run_have_the_verdict(name, expected):
     assert verdict(load(FILES[name]), bench()) == expected
 
 
+def test_a_graph_that_writes_what_was_given_back():
+    """Nothing can be said of a tensor that died."""
+    replayed = program("alloc device D / graph g { kernel writes D as v } / release D / replay g on s")
+    assert verdict(replayed, bench()) == "SAFE"
+
+
 def test_what_a_witness_says():
     """Counts, the consumer, what was held, and what was inconclusive."""
     shown = Witness(50, 48, 2, 3, "line 4 held until line 5 was done", ("line 5: host_read P",), "why")
