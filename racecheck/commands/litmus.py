@@ -12,11 +12,14 @@ from typing import Annotated, Any
 
 import typer
 
+from racecheck.commands import options
+from racecheck.commands.litmus_cuda import on_cuda
 from racecheck.commands.outputs import HtmlOption, reserve, save
 from racecheck.commands.paths import typed_path
 from racecheck.detect.advice import advise
 from racecheck.errors import LitmusError, UnsupportedOperation, UsageError
 from racecheck.litmus import Judgement, judge, load
+from racecheck.provider import DEVICES
 
 FORMAT = "racecheck-litmus/1"
 
@@ -30,13 +33,23 @@ def litmus(
     virtual: Annotated[
         bool, typer.Option("--virtual", help="Run every schedule of each program on the virtual device too.")
     ] = False,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            parser=options.one_of(DEVICES), metavar="NAME", help="Run each program on it: virtual or cuda."
+        ),
+    ] = None,
+    tries: Annotated[
+        int,
+        typer.Option(parser=options.whole(1, 10_000), metavar="N", help="Runs of each program on a GPU."),
+    ] = 50,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     html: HtmlOption = None,
 ) -> int:
     """Judge litmus programs: a line per file with verdict, expectation and ok or FAIL.
 
     Exit code 0: every verdict is the expected one. 1: one is not, or a schedule of a program without a race
-    shows wrong bytes. 2: a file is malformed.
+    shows wrong bytes, or a GPU another verdict than the program. 2: a file is malformed, or there is no GPU.
     """
     reserve("--html", html)
     judged: list[Judgement] = []
@@ -46,7 +59,16 @@ def litmus(
             judged.append(judge(load(path)))
         except LitmusError as error:
             malformed.append(str(error))
-    runs = [on_device(each) for each in judged] if virtual else [None] * len(judged)
+    if device == "cuda":
+        if virtual or explain or html:
+            raise UsageError(
+                "litmus: --device cuda has a report of its own; leave out --virtual, --explain and --html"
+            )
+        agree = on_cuda(judged, tries, json=json)
+        for line in malformed:
+            print(line, file=sys.stderr)
+        return 2 if malformed else int(not agree)
+    runs = [on_device(each) for each in judged] if virtual or device else [None] * len(judged)
     if html is not None:
         save("--html", html, page(", ".join(map(str, paths)), judged))
     if json:

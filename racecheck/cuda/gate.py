@@ -20,17 +20,22 @@ LIMIT_S = 20.0
 
 
 class Gate:
-    """`with Gate(stream) as gate: ... gate.open()`; leaving the context opens it too."""
+    """`with Gate(stream) as gate: ... gate.open()`; leaving the context opens it too.
 
-    def __init__(self, stream: torch.cuda.Stream) -> None:
+    The flag is allocated here, so make gates before another one is shut. After `limit_s` seconds the watchdog
+    opens it.
+    """
+
+    def __init__(self, stream: torch.cuda.Stream, limit_s: float = LIMIT_S) -> None:
         try:
             from cuda.bindings import driver  # type: ignore[import-not-found]
         except ImportError as error:
             raise UsageError("holding a stream needs cuda-bindings: pip install 'racecheck[gpu]'") from error
         self._driver = driver
         self._stream = stream
+        self._limit_s = limit_s
         self._flag = torch.zeros(1, dtype=torch.int32, pin_memory=True)
-        self._watchdog = threading.Timer(LIMIT_S, self._bark)
+        self._watchdog = threading.Timer(limit_s, self._bark)
         self._watchdog.daemon = True
         self.timed_out = False
 
@@ -50,13 +55,18 @@ class Gate:
         """Let the stream go on."""
         self._flag[0] = 1
 
+    def close(self) -> None:
+        """Open it, and call the watchdog off. Keep the gate until its stream went on: the flag is its own."""
+        self.open()
+        self._watchdog.cancel()
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.open()
-        self._watchdog.cancel()
+        self.close()
         if self.timed_out and error is None:
-            raise RuntimeError(f"the gate was open before its time: nothing opened it within {LIMIT_S} s")
+            limit = f"{self._limit_s:g} s"
+            raise RuntimeError(f"the gate was open before its time: nothing opened it within {limit}")
 
     def _bark(self) -> None:
         self.timed_out = True

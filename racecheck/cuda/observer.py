@@ -86,6 +86,8 @@ class Observer:
             elif node.kind == "d2h" and node.writes:
                 self.storages.touch(node.writes[0][0])
                 self.staged.landing(node.writes)
+            elif node.kind == "kernel":
+                self.staged.landing(self.storages.owned(node.writes))  # mapped memory
             capture = self.captures.of(stream)
             if capture is not None:
                 capture.add(stream, node, caller())
@@ -142,6 +144,8 @@ class Observer:
         """The calling thread learned that the event, the stream or the device `target` is done (or not)."""
         with self.lock:
             self.staged.poll()
+            if done:
+                self.staged.landed()
             key: Hashable = self.stream(target) if scope == "stream" and target is not None else target
             self.tell(r.Acquire, scope=scope, target=key, how=how, done=done)
 

@@ -58,6 +58,7 @@ class Staged:
         self._blocks: dict[int, Block] = {}
         self._starts: list[int] = []
         self._protector = Protector() if exact else None
+        self._landing: list[r.Span] = []  # what the device may be writing still
 
     def close(self) -> None:
         """Lift all protection and forget everything."""
@@ -66,6 +67,7 @@ class Staged:
             self._protector = None
         self._blocks.clear()
         self._starts.clear()
+        self._landing.clear()
 
     # -- what is staged --------------------------------------------------------------------------
 
@@ -73,6 +75,8 @@ class Staged:
         """A copy reads `spans` when it retires: what they hold now is known, and watched from here on."""
         self._report_faults()
         for lo, hi in spans:
+            if any(a < hi and lo < b for a, b in self._landing):
+                continue  # what changes there may be the device's doing
             block = self._blocks.get(lo)
             if block is not None and block.hi == hi:
                 if block.changed() and not block.busy:
@@ -89,10 +93,15 @@ class Staged:
                 self._protector.arm((lo, hi))
 
     def landing(self, spans: Iterable[r.Span]) -> None:
-        """A copy writes `spans` when it retires: bytes that differ are no longer the host's doing."""
+        """Work writes `spans` when it retires: bytes that differ are no longer the host's doing."""
+        self._landing.extend(spans)
         for lo, hi in spans:
             self._flush(lo, hi)
             self.drop(lo, hi)
+
+    def landed(self) -> None:
+        """The host waited for something: what was queued before counts as done."""
+        self._landing.clear()
 
     @contextmanager
     def written(self, spans: Iterable[r.Span], lock: AbstractContextManager[Any]) -> Iterator[None]:

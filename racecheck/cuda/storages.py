@@ -8,7 +8,7 @@ on how early the device was is luck.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +59,10 @@ class Storages:
             self._bases.remove(base)
             self._forget(base, base + size)
             _name(base, base + size, True)
+
+    def owned(self, spans: Iterable[r.Span]) -> list[r.Span]:
+        """Those of `spans` that lie in pinned memory that tensors are known to hold."""
+        return [span for span in spans if self._holding(span[0]) is not None]
 
     def free(self, lo: int, hi: int) -> None:
         """The memory is the system's again."""

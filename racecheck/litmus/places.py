@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,12 +12,18 @@ from racecheck.litmus import program as p
 from racecheck.litmus.device_ops import WIDTH, spread, value_of
 from racecheck.litmus.expressible import kinds, owners
 
+#: Blocks of 512 bytes in a segment of 2 MiB. Source: PyTorch's CUDACachingAllocator, small pool.
+BLOCKS = 4096
+
+#: Streams that no program can name: where graphs are captured, and where the next owner of a block writes.
+CAPTURE, NEXT_OWNER = "the capture", "the next owner"
+
 
 class Streams:
-    """Streams by name, each made when it is first used."""
+    """Streams by name, each made when it is first used if it is not among the `known`."""
 
-    def __init__(self) -> None:
-        self._known: dict[str, Any] = {"legacy": torch.cuda.default_stream()}
+    def __init__(self, known: Mapping[str, Any]) -> None:
+        self._known: dict[str, Any] = {"legacy": torch.cuda.default_stream(), **known}
 
     def get(self, name: str) -> Any:
         """The stream of that name."""
@@ -45,6 +52,10 @@ class Buffers:
         whole = self._tensors[ref.name]
         return whole if ref.hi is None else whole[ref.lo : ref.hi]
 
+    def lives(self, name: str) -> bool:
+        """Is there a tensor of that name? A graph may write to one that was given back."""
+        return name in self._tensors
+
     def living(self) -> list[tuple[str, torch.Tensor]]:
         """The buffers that nobody gave back, by name."""
         return sorted(self._tensors.items())
@@ -54,6 +65,10 @@ class Buffers:
         for statement in self._program.statements:
             if isinstance(statement, p.Alloc) and statement.aliases is None:
                 self._allocate(statement.name, self._owners.get(statement.name, "legacy"))
+
+    def spare(self, count: int) -> None:
+        """Leave as many free blocks in the pinned pool as are allocated at once."""
+        [torch.empty(self._size, dtype=torch.uint8, pin_memory=True) for _ in range(count)]
 
     def share(self, name: str, old: str) -> None:
         """Another name for the same bytes."""
@@ -73,10 +88,11 @@ class Buffers:
             for stream in self._streams.all():
                 tensor.record_stream(stream)
         self._tensors = {name: held for name, held in self._tensors.items() if held is not tensor}
+        address = tensor.data_ptr()
         del tensor
         if release.stream is not None:
             with torch.cuda.stream(self._streams.get(release.stream)):
-                torch.empty(self._size, dtype=torch.uint8, device="cuda").zero_()  # the next owner
+                self._next_owner(address).zero_()
 
     def _allocate(self, name: str, stream: str) -> None:
         """Memory with bytes of its own in it, on the device for the order of `stream`."""
@@ -87,7 +103,20 @@ class Buffers:
             made.copy_(spread(value_of("before", name), self._size))
         self._tensors[name] = made
 
+    def _next_owner(self, address: int) -> torch.Tensor:
+        """Fresh memory at `address`, which just went back to the pool of the current stream.
+
+        A pool may have other free blocks, and those first; at most all of its smallest segment.
+        """
+        passed = []
+        for _ in range(BLOCKS):
+            made = torch.empty(self._size, dtype=torch.uint8, device="cuda")
+            if made.data_ptr() == address:
+                break
+            passed.append(made)
+        return made
+
     def _overwrite(self, target: torch.Tensor) -> None:
         """The next owner writes now; on the device by a copy on its own stream that the host waits for."""
-        with torch.cuda.stream(torch.cuda.Stream()):
+        with torch.cuda.stream(self._streams.get(NEXT_OWNER)):
             target.copy_(spread(value_of("freed"), target.numel()))

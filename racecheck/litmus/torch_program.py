@@ -11,6 +11,7 @@
 | `release X` | the tensor dies, after `record_stream` for every stream |
 | `[T]` | one Python thread plays all of them in the order listed, as that order is part of the program |
 | `signal`, `await` | a lock is released, a lock is acquired |
+| `as v`, `want X=v` | `racecheck.holds`, `racecheck.wants` |
 
 Allocations are made first, with bytes of their own in them, and the host waits once before the program
 begins. A copy to the device is followed by a look at what it brought.
@@ -18,7 +19,8 @@ begins. A copy to the device is followed by a look at what it brought.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -26,7 +28,8 @@ import torch
 from racecheck.litmus import names
 from racecheck.litmus import program as p
 from racecheck.litmus.device_ops import WIDTH, device_work, digits, spread, value_of
-from racecheck.litmus.places import Buffers, Streams
+from racecheck.litmus.places import CAPTURE, Buffers, Streams
+from racecheck.litmus.saying import Saying
 from racecheck.litmus.turns import Locks, hand_over
 from racecheck.trace import acting_as
 
@@ -45,17 +48,20 @@ def run(program: p.Program, order: Sequence[p.Statement] | None = None, *, ask: 
     Raises:
         NotListed: a query did not answer as listed.
     """
-    return _Run(program, ask).outcome(program.statements if order is None else order)
+    return Run(program, ask).outcome(program.statements if order is None else order)
 
 
-class _Run:
-    """One execution."""
+class Run:
+    """One execution; `streams` are those that exist already, by name."""
 
-    def __init__(self, program: p.Program, ask: bool) -> None:
+    def __init__(
+        self, program: p.Program, ask: bool = True, streams: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
         self.program = program
         self.ask = ask
-        self.streams = Streams()
+        self.streams = Streams(streams)
         self.buffers = Buffers(program, self.streams)
+        self.saying = Saying(self.buffers)
         self.locks = Locks(program)
         self.events: dict[str, Any] = {}
         self.graphs: dict[str, Any] = {}
@@ -68,17 +74,23 @@ class _Run:
         """Run the statements in this order."""
         threads = sorted({statement.thread for statement in order} - {"main"})
         with acting_as("main"):
-            self.buffers.allocate_all()
-            torch.cuda.synchronize()
+            self.begin()
         for thread in threads:
             hand_over("main", thread)
         for statement in order:
             with acting_as(statement.thread):
+                self.saying.before(statement)
                 self.step(statement)
+                self.saying.after(statement)
         for thread in threads:
             hand_over(thread, "main")
         with acting_as("main"):
             return self.result()
+
+    def begin(self) -> None:
+        """Make what the program begins with, and let the device finish with it."""
+        self.buffers.allocate_all()
+        torch.cuda.synchronize()
 
     def result(self) -> Outcome:
         """What everybody found, and what lies in memory in the end."""
@@ -164,7 +176,7 @@ class _Run:
     def capture(self, graph: p.Graph) -> None:
         """Capture the nodes, without the wait that `torch.cuda.graph` begins with."""
         captured = self.graphs[graph.name] = torch.cuda.CUDAGraph()
-        with torch.cuda.stream(torch.cuda.Stream()):
+        with torch.cuda.stream(self.streams.get(CAPTURE)):
             captured.capture_begin()
             for index, node in enumerate(graph.nodes):
                 self.work(node, f"line {graph.line} node {index + 1}")

@@ -29,8 +29,8 @@ class Outcome:
     `verdict` is the audit's, "error" if the engine refused before anything was found, "crash" if its process
     died, "stuck" if it did not end. `signature` tells one finding from another, whatever the steps; None if
     there is none. `on` is the buffer of the first finding, of an error its class. `steps` were run;
-    in the step `at` (from 1) it was clear what the sequence comes to. `premises` are those of the slot theorem
-    (docs/proof.md).
+    in the step `at` (from 1) it was clear what the sequence comes to. `premises` are those of the slot
+    theorem (docs/proof.md).
     """
 
     verdict: str
