@@ -79,9 +79,9 @@ def run(step_name: str, mode: str) -> dict[str, Any]:
     return figures
 
 
-def compare(step_name: str, rounds: int) -> dict[str, Any]:
+def compare(step_name: str, rounds: int, wanted: list[str]) -> dict[str, Any]:
     """All modes of one step, side by side."""
-    modes = MODES[:3] if step_name == "engine" else MODES  # the others take minutes to build one
+    modes = [mode for mode in (MODES[:3] if step_name == "engine" else MODES) if mode in wanted]
     seen: dict[str, list[dict[str, Any]]] = {mode: [] for mode in modes}
     for number in range(rounds):
         for mode in modes:
@@ -108,6 +108,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", nargs="*", default=["graph", "eager"])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--modes", nargs="*", default=list(MODES))
     parser.add_argument("--child", nargs=2)
     options = parser.parse_args()
     if options.child:
@@ -115,7 +116,8 @@ def main() -> None:
         return
     import torch
 
-    result: dict[str, Any] = {
+    result: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
+    result |= {  # other steps stay as they were
         "date": date.today().isoformat(),
         "gpu": torch.cuda.get_device_name(),
         "torch": torch.__version__,
@@ -123,7 +125,7 @@ def main() -> None:
         "rounds": options.rounds,
     }
     for name in options.steps:
-        result[name] = compare(name, options.rounds)
+        result[name] = compare(name, options.rounds, options.modes)
         for mode, figures in result[name].items():
             print(f"{name:10} {mode:15} {figures}")
     RESULTS.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -123,6 +123,7 @@ def main() -> None:
         for left in [todo(own, campaign)]
         for at in range(0, len(left), CHUNK)
     ]
+    units.sort(key=lambda unit: unit[1])  # all campaigns get on alike, should this be cut off
     with ProcessPoolExecutor(given.jobs, get_context("spawn")) as pool:
         for number, done in enumerate(as_completed([pool.submit(work, *unit) for unit in units]), 1):
             done.result()

@@ -2,8 +2,8 @@
 
 `cuStreamWaitValue32` makes the stream wait for a pinned flag, so what is queued behind it is provably not
 done while the gate is shut. While a gate is shut nothing may be called that waits for the device (a
-first kernel load, `cudaMalloc`, `cudaHostAlloc`): warm up first. A watchdog opens a forgotten gate, so
-that a mistake ends in a failed assertion and not in a hung GPU.
+first kernel load, `cudaMalloc`, `cudaHostAlloc`, a subscription to CUPTI): warm up first. A watchdog opens a
+forgotten gate, so that a mistake ends in a failed assertion and not in a hung GPU.
 """
 
 from __future__ import annotations

@@ -58,7 +58,8 @@ class Staging:
 def test_a_rewrite_in_an_open_window_is_found_and_the_bytes_are_wrong(capture: str) -> None:
     """The stream is held, so the window is provably open; step 1 then runs with step 2's row."""
     staging = Staging()
-    with Gate(torch.cuda.current_stream()) as gate, racecheck.audit(capture=capture) as audit:
+    # the audit first: to subscribe to CUPTI waits for the device
+    with racecheck.audit(capture=capture) as audit, Gate(torch.cuda.current_stream()) as gate:
         staging.step(1)
         first = staging.device.clone()
         assert not staging.copied.query(), "the window was not open"
