@@ -74,9 +74,9 @@ def hunt(fault: str, seeds: Sequence[int], rows: Path) -> None:
 
 def cpu(pid: int) -> float:
     """Core seconds of this process and of the engine's."""
-    from sequences import cpu_seconds
+    from sequences import cpu_milliseconds
 
-    return time.process_time() + cpu_seconds(pid)
+    return time.process_time() + sum(cpu_milliseconds(pid)) / 1000
 
 
 def append(path: Path, row: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import _thread
 import itertools
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -28,14 +28,17 @@ LEGACY_HANDLES = (0, 1)
 
 
 class Observer:
-    """Turns calls into records. `exact`: staged pages are write-protected too."""
+    """Turns calls into records. `exact` write-protects staged pages, too; `device` tells the current one."""
 
-    def __init__(self, exact: bool = False) -> None:
+    def __init__(self, exact: bool = False, device: Callable[[], int] = lambda: 0) -> None:
+        self.device = device  # the calling thread's current one
         self.lock = _thread.RLock()  # never a traced one
         self.staged = Staged(exact)
         self.storages = Storages(self.staged.drop)
+        self.staged.is_gone = self.storages.is_gone
         self.captures = Captures()
-        self._streams: dict[int, Hashable] = {}
+        self._streams: dict[Hashable, Hashable] = {}
+        self._of_device: dict[int, list[Hashable]] = {}
         self._numbers = itertools.count(1)
         self._graphs: dict[int, tuple[r.Capture, tuple[r.Span, ...]]] = {}  # by handle, with what it stages
         self.unknown_launches = 0
@@ -45,10 +48,13 @@ class Observer:
 
     def stream(self, handle: int) -> Hashable:
         """The trace's name of the stream `handle`."""
-        key = self._streams.get(handle)
+        device = self.device()
+        name = (device, 0) if handle in LEGACY_HANDLES else handle  # each device has a default stream
+        key = self._streams.get(name)
         if key is None:
-            key = LEGACY if handle in LEGACY_HANDLES else str(next(self._numbers))
-            self._streams[handle] = key
+            own = LEGACY if name != handle else str(next(self._numbers))
+            key = self._streams[name] = f"{device}.{own}" if device else own
+            self._of_device.setdefault(device, []).append(key)
         return key
 
     def tell(self, record: type[r.Record], /, **fields: Any) -> None:
@@ -146,6 +152,10 @@ class Observer:
             self.staged.poll()
             if done:
                 self.staged.landed()
+            if scope == "device" and len(self._of_device) > 1:  # a wait for one device is none for the others
+                for stream in self._of_device.get(self.device(), ()):
+                    self.tell(r.Acquire, scope="stream", target=stream, how=how, done=done)
+                return
             key: Hashable = self.stream(target) if scope == "stream" and target is not None else target
             self.tell(r.Acquire, scope=scope, target=key, how=how, done=done)
 

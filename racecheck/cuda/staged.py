@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -55,6 +55,7 @@ class Staged:
     """All staged ranges of one process, by address."""
 
     def __init__(self, exact: bool) -> None:
+        self.is_gone: Callable[[int], bool] = lambda address: False  # has the tensor that held it died?
         self._blocks: dict[int, Block] = {}
         self._starts: list[int] = []
         self._protector = Protector() if exact else None
@@ -175,6 +176,9 @@ class Staged:
     # -- what was written ------------------------------------------------------------------------
 
     def _report(self, block: Block, faults: Sequence[Fault] = ()) -> None:
+        if self.is_gone(block.lo):  # its tensor died: the bytes are those of the block's next owner
+            self.drop(block.lo, block.hi)
+            return
         now = ctypes.string_at(block.lo, block.hi - block.lo)  # a later write is the next comparison's
         spans = _hull(block.known.tobytes(), now, block.lo)
         ctypes.memmove(block.at, now, len(now))

@@ -60,6 +60,11 @@ class Storages:
             self._forget(base, base + size)
             _name(base, base + size, True)
 
+    def is_gone(self, address: int) -> bool:
+        """Has the tensor died that is known to hold `address`?"""
+        base = self._holding(address)
+        return base is not None and bool(self._known[base][1].expired())
+
     def owned(self, spans: Iterable[r.Span]) -> list[r.Span]:
         """Those of `spans` that lie in pinned memory that tensors are known to hold."""
         return [span for span in spans if self._holding(span[0]) is not None]

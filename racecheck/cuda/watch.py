@@ -75,7 +75,8 @@ def watch(capture: str = "auto", *, operators: bool = False, exact: bool = False
             stacklevel=3,
         )
     torch.cuda.init()
-    observer = Observer(exact)
+    several = torch.cuda.device_count() > 1
+    observer = Observer(exact, torch.cuda.current_device) if several else Observer(exact)
     with ExitStack() as stack:
         stack.callback(observer.staged.close)
         copies = _order(stack, observer, capture)

@@ -192,6 +192,22 @@ def test_a_recycled_block_is_a_new_object(monkeypatch: pytest.MonkeyPatch) -> No
     assert audit.verdict == "inconclusive", "nobody rewrote anything"
 
 
+def test_a_block_whose_tensor_died_is_compared_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its next owner fills it before anyone has seen that one: nobody's silent write."""
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda tensor: True)
+    gpu = Gpu()
+    memory = np.zeros(64, dtype=np.int64)
+    gpu.copies._pinned[memory.ctypes.data] = True
+    with racecheck.audit() as audit:
+        temporary = torch.from_numpy(memory)
+        gpu.seen.own(temporary)
+        gpu.copies.to_device(DEVICE, memory.ctypes.data, 512, STREAM)
+        del temporary
+        memory[:] = 5  # in C++, by the pool's next customer
+        gpu.seen.acquire("event", EVENT)
+    assert not any(isinstance(record, r.HostAccess) for record in audit.trace)
+
+
 def test_what_one_thread_writes_is_not_blamed_on_another(gpu: Gpu) -> None:
     """Two threads stage one block in turns, in order; each compares the bytes only at its own copies."""
 
@@ -229,6 +245,30 @@ def test_a_freed_block_is_forgotten(gpu: Gpu) -> None:
     with racecheck.audit() as audit:
         gpu.seen.acquire("device", None)
     assert not any(isinstance(record, r.HostAccess) for record in audit.trace)
+
+
+def test_each_device_has_a_default_stream_and_waits_of_its_own() -> None:
+    """The handle is 0 on all of them; synchronising one device says nothing of another."""
+    here = [0]
+
+    def run(waits_for: int) -> str:
+        gpu = Gpu()
+        gpu.seen.device = lambda: here[0]
+        with racecheck.audit() as audit:
+            for number in range(2):
+                here[0] = 0
+                gpu.bytes[:] = number + 1
+                gpu.stage(0)
+                here[0] = 1
+                gpu.kernel(DEVICE + 4096, DEVICE + 8192, 0)
+                here[0] = waits_for
+                gpu.seen.acquire("device", None)
+        assert {"legacy", "1.legacy"} == {
+            record.stream for record in audit.trace if isinstance(record, r.DeviceOp)
+        }
+        return audit.verdict
+
+    assert (run(0), run(1)) == ("clean", "race")
 
 
 def test_the_legacy_stream_has_one_name() -> None:
