@@ -20,7 +20,7 @@ def quiet(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
         request.getfixturevalue("pytester")  # it clears the options
     for name in (*VARIABLES.values(), "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "CI", "BUILD_NUMBER"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:randomly")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:randomly -p no:rerunfailures")
 
 
 @pytest.fixture

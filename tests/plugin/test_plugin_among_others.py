@@ -70,10 +70,11 @@ def test_collecting_writes_no_reports(programs: pytest.Pytester) -> None:
     assert not list(Path("out").iterdir())
 
 
-def test_beside_rerunfailures(programs: pytest.Pytester) -> None:
+def test_beside_rerunfailures(programs: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     """A test that runs again counts once; a race stays one, which a rerun could not change."""
     pytest.importorskip("pytest_rerunfailures")
     # in a process of its own: it leaves a thread behind that others would have to reckon with
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:randomly")
     result = programs.runpytest_subprocess("--reruns", "1", "--race-report", "out")
     result.stdout.fnmatch_lines(["*= 2 failed, 2 passed, 2 rerun, 2 race in *"])
     assert len(json.loads(Path("out/report.json").read_text())["outcomes"]) == 3
