@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -18,14 +18,8 @@ from racecheck.trace import Trace, subscribe
 if TYPE_CHECKING:  # staging imports torch, which takes seconds
     from racecheck.staging import SlotCost
 
-#: Says of a run which premises of the slot theorem it broke, by letter; None if that is not known.
-Premises = Callable[[Row, Trace], Sequence[str] | None]
 #: What `needs` calls the rotation of a ring that has a place for each step in flight.
 RING = "run-ahead"
-
-
-def unknown_premises(row: Row, trace: Trace) -> None:
-    """Nobody has checked them: a clean run stays a clean run."""
 
 
 @dataclass
@@ -46,12 +40,7 @@ def plans_of(file: ScenarioFile, most: int, overrides: Overrides) -> list[RowPla
     ]
 
 
-def measure(
-    plan: RowPlan,
-    references: References,
-    on_step: OnStep | None = None,
-    premises: Premises = unknown_premises,
-) -> Measured:
+def measure(plan: RowPlan, references: References, on_step: OnStep | None = None) -> Measured:
     """Run one row, and see what its safety rests on."""
     requests = build_requests(plan.file, plan.seed, model_spec(plan.file))
     references.of(plan, requests, on_step)  # has a trace of its own
@@ -62,7 +51,9 @@ def measure(
     for sync in accidental_syncs(trace):
         for buffer in sync.protects:
             accidents.setdefault(staged(buffer), []).append(f"{sync.what} at {sync.loc}")
-    return Measured(row, accidents, premises(row, trace))
+    premises = row.premises
+    known = premises is not None and premises.unchecked is None
+    return Measured(row, accidents, tuple(premises.letters) if premises is not None and known else None)
 
 
 def matrix_of(file: ScenarioFile, measured: Sequence[Measured]) -> Matrix:
