@@ -155,7 +155,11 @@ class Audit:
             body = f"{self.reason}\n"
         else:
             body = self._stories(width)
-        return f"verdict: {verdict}\n\n{body}{describe_premises(self.premises, verdict, width)}"
+        *above, summary = body.splitlines(keepends=True)  # the summary stays the last line
+        if not summary.startswith("SUMMARY:"):
+            above, summary = [body], ""
+        premises = describe_premises(self.premises, verdict, width)
+        return f"verdict: {verdict}\n\n{''.join(above)}{premises}{summary}"
 
     def html(self, title: str = "audit") -> str:
         """The verdict and what it rests on as an HTML page that needs nothing else; write it in UTF-8."""

@@ -74,7 +74,7 @@ def _summary(done: list[tuple[Judgement, Row]], asked: int) -> str:
     run = [row for _, row in done if not row.skipped]
     shown = [row.witness for row in run if row.witness]
     text = [
-        f"{sum(row.ok for row in run)} of {len(run)} as expected",
+        f"expected and seen: {sum(row.ok for row in run)} of {len(run)}",
         f"wrong bytes in {sum(bool(w.wrong) for w in shown)}",
         f"never wrong in {sum(not w.wrong and not w.not_forced and w.inconclusive < w.tries for w in shown)}",
         f"not forced {sum(bool(w.not_forced) for w in shown)}",

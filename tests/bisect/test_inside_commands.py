@@ -114,7 +114,7 @@ def test_a_token_answers_too(run: Run) -> None:
 def test_a_run_here_is_the_run_of_replay() -> None:
     """The same finding as in the process that `racecheck replay` uses."""
     with EngineProcess(TARGET) as engine:
-        outcome = engine.run(STORY)
+        outcome = engine.run(STORY, explain=True)
     followed = open_followed(token_of(TARGET, STORY), finding="1")
     assert followed.finding.base_fingerprint == outcome.signature
     assert followed.seen.steps == outcome.steps

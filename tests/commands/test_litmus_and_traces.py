@@ -107,11 +107,11 @@ MISTAKES = [
     ),
     (
         "check race.litmus --html no/x.html",
-        "no/x.html:1: cannot be written (No such file or directory); name a file that can",
+        "racecheck check: --html no/x.html: cannot be written (No such file or directory); name another file",
     ),
     (
         "litmus race.litmus --html no/x.html",
-        "no/x.html:1: cannot be written (No such file or directory); name a file that can",
+        "racecheck litmus: --html no/x.html: cannot be written (No such file or directory); name another file",
     ),
     ("litmus", "racecheck litmus: no PATH is given; name a file or a folder"),
 ]

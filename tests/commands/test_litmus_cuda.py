@@ -65,7 +65,7 @@ def test_a_line_a_program(run):
         "ranks.litmus  SAFE   --    cannot be written in PyTorch: "
         "collectives: one process has no other ranks",
         "",
-        "2 of 2 as expected; wrong bytes in 1; never wrong in 1; not forced 0; inconclusive 0; "
+        "expected and seen: 2 of 2; wrong bytes in 1; never wrong in 1; not forced 0; inconclusive 0; "
         "cannot be written in PyTorch 1",
     ]
 
@@ -116,7 +116,7 @@ def test_a_lost_gpu_ends_the_run_with_what_was_done(run, monkeypatch):
     ("arguments", "reason"),
     [
         (["ranks.litmus"], "none of these programs can be written in PyTorch"),
-        (["--explain", "race.litmus"], "leave out --virtual and --explain"),
+        (["--explain", "race.litmus"], "leave out --virtual, --explain and --html"),
         (["--tries", "0", "race.litmus"], "write a whole number from 1"),
     ],
 )

@@ -156,7 +156,7 @@ def test_capture_break_is_a_hang() -> None:
         in finding.missing
     )
     assert "rank 1 issues failed captures of talker.decode" in finding.missing
-    assert (finding.first.loc.function, finding.second.loc.function) == ("try_capture", "capture")
+    assert (finding.first.loc.function, finding.second.loc.function) == ("try_capture", "_capture")
     assert "rank 0 calls 'capture talker.decode 2 x 2 in 1' at racecheck/engine/runners/graphs.py:" in str(
         error
     )

@@ -34,7 +34,7 @@ def told_steps(answer: FirstStep) -> Iterator[str]:
     if lacking:
         yield f"inevitable: no, only under certain schedules: not under {', '.join(lacking)}"
     elif answer.open:
-        yield f"inevitable: under all of {len(tried)} schedules tried ({_between(list(tried))})"
+        yield f"inevitable: in each of {counted(len(tried), 'schedule')} tried ({_between(list(tried))})"
         yield f"  open in these steps: {', '.join(answer.open)}; another schedule may answer otherwise"
     else:
         yield f"inevitable: yes, under any schedule: all of {len(tried)} tried ({_between(list(tried))}),"
