@@ -111,7 +111,8 @@ MISTAKES = [
     ),
     (
         "litmus race.litmus --html no/x.html",
-        "racecheck litmus: --html no/x.html: cannot be written (No such file or directory); name another file",
+        "racecheck litmus: --html no/x.html: cannot be written (No such file or directory); "
+        "name another file",
     ),
     ("litmus", "racecheck litmus: no PATH is given; name a file or a folder"),
 ]
