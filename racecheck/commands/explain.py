@@ -12,6 +12,7 @@ from rich.markdown import Markdown
 
 from racecheck.errors import UsageError
 from racecheck.races import Page, known_rules, others, page_of, pages
+from racecheck.words import counted
 
 
 def explain(
@@ -57,4 +58,4 @@ def listing() -> str:
     rows = [(page.name, page.shows, page.title) for page in pages()]
     name, shows = (max(len(row[column]) for row in rows) for column in (0, 1))
     lines = [f"{row[0]:{name}}  {row[1]:{shows}}  {row[2]}" for row in rows]
-    return "\n".join([*lines, "", f"{len(rows)} pages; racecheck explain NAME or RULE shows one"])
+    return "\n".join([*lines, "", f"{counted(len(rows), 'page')}; racecheck explain NAME or RULE shows one"])
