@@ -69,6 +69,16 @@ def test_every_rule_has_a_page() -> None:
         assert page_of(rule) is None
 
 
+def test_no_two_pages_have_equal_claims_to_a_rule() -> None:
+    """Of the patterns that fit a rule, one is the closest: exact, or longer than those of other pages."""
+    claims = [(pattern, page) for page in pages() for pattern in page.rules]
+    for rule in known_rules():
+        fits = [(pattern, page) for pattern, page in claims if fnmatch.fnmatchcase(rule, pattern)]
+        closest = max(("*" not in pattern, len(pattern)) for pattern, _ in fits)
+        best = {page.name for pattern, page in fits if ("*" not in pattern, len(pattern)) == closest}
+        assert len(best) == 1, (rule, best)
+
+
 def test_each_pattern_has_a_rule() -> None:
     """A page is the page of what it says, but for what a closer pattern takes."""
     for page in pages():
