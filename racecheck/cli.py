@@ -19,6 +19,7 @@ from racecheck.commands.baseline import app as baseline
 from racecheck.commands.bisect import app as bisect
 from racecheck.commands.doctor import doctor
 from racecheck.commands.execute import execute
+from racecheck.commands.explain import explain
 from racecheck.commands.faults import faults
 from racecheck.commands.litmus import litmus
 from racecheck.commands.matrix import matrix
@@ -128,4 +129,5 @@ app.command("exec")(execute)
 app.command()(doctor)
 app.add_typer(baseline)
 app.command()(matrix)
+app.command()(explain)
 app.add_typer(bisect)

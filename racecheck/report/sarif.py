@@ -67,7 +67,7 @@ def _rule(name: str) -> dict[str, Any]:
         "name": words.title().replace(" ", ""),
         "shortDescription": {"text": words[:1].upper() + words[1:]},
         "fullDescription": {"text": _KINDS[kind]},
-        "help": {"text": _HELP[kind]},
+        "help": {"text": f"{_HELP[kind]} The story and code without it: racecheck explain {name}"},
         "defaultConfiguration": {"level": "error"},
         "properties": {"tags": ["concurrency", "gpu", kind]},
     }

@@ -45,6 +45,7 @@ def _lines(finding: Finding, replay: str | None) -> Iterator[Line]:
     if finding.allocated is not None:
         yield Line("made at", f"{finding.allocated} in {finding.allocated.function}")
     yield Line("rule", f"{finding.rule}, fingerprint {finding.fingerprint}")
+    yield Line("explain", f"racecheck explain {finding.rule}")
 
 
 def summary(finding: Finding) -> str:

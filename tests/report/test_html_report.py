@@ -180,7 +180,17 @@ def test_a_finding_without_a_picture_says_why() -> None:
     assert not find(tree, "figure")
     assert "No timeline: " in tree.text
     labels = [node.text for node in find(tree, "dt")]
-    assert labels == ["buffer", "first", "second", "missing", "repair", "replay", "made at", "rule"]
+    assert labels == [
+        "buffer",
+        "first",
+        "second",
+        "missing",
+        "repair",
+        "replay",
+        "made at",
+        "rule",
+        "explain",
+    ]
     assert find(tree, "pre", class_="summary")[0].text.startswith("SUMMARY: racecheck: race/")
 
 

@@ -45,6 +45,7 @@ main, 1 slot: race
            checked: made in the trace, it removes this race and brings no other
   made at  engine/sampler.py:41 in __init__
   rule     race/h2d-read-vs-host-write, fingerprint f9a760652f19c920
+  explain  racecheck explain race/h2d-read-vs-host-write
   Tokens of 1 of 3 requests differ from the serial run: r1 in 4 of 9 frames, first in frame 2.
 
 main, 2 slots: clean
@@ -62,6 +63,7 @@ piecewise, 1 slot: race - expected clean, the verdict is race
            checked: made in the trace, it removes this race and brings no other
   made at  engine/sampler.py:41 in __init__
   rule     race/h2d-read-vs-host-write, fingerprint f9a760652f19c920
+  explain  racecheck explain race/h2d-read-vs-host-write
   Tokens of 1 of 3 requests differ from the serial run: r1 in 4 of 9 frames, first in frame 2.
 SUMMARY: racecheck: race/h2d-read-vs-host-write on sampler.rows[0]: engine/sampler.py:88 and \
 engine/sampler.py:85
