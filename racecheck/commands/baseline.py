@@ -60,13 +60,15 @@ def update(
     """Add the findings of REPORT that the list does not have, and renew those of its entries that expired."""
     outcomes, today = _read_all(reports), baseline.today()
     known = baseline.load(file).entries if file.exists() else {}
+    alike = baseline.sizes(outcomes)
     added = renewed = 0
     for alert in _findings(outcomes):
         before = known.get(alert.fingerprint)
-        if before is not None and before.expires >= today:
+        size = alike[alert.fingerprint]
+        if before is not None and before.expires >= today and before.alike == size:
             continue
         added, renewed = added + (before is None), renewed + (before is not None)
-        known[alert.fingerprint] = _entry(alert, reason, expires)
+        known[alert.fingerprint] = _entry(alert, reason, expires, size)
     _write(file, known)
     print(f"{file}: {added} added, {renewed} renewed, {len(known) - added - renewed} kept")
     return 0
@@ -79,8 +81,11 @@ def check(reports: _Reports, file: _File = _DEFAULT) -> int:
     Exit code 0: every finding is known. 1: one is not, or an entry has expired.
     """
     outcomes, known, today = _read_all(reports), baseline.load(file), baseline.today()
-    new = [alert for alert in _findings(outcomes) if alert.fingerprint not in known.entries]
-    for line in baseline.described(known, outcomes, today):
+    applied = known.apply(outcomes, today)
+    excused = {name for outcome in applied for name in outcome.known}
+    excused |= {entry.fingerprint for entry in known.expired(today)}  # has a line of its own
+    new = [alert for alert in _findings(outcomes) if alert.fingerprint not in excused]
+    for line in baseline.described(known, applied, today):
         print(line)
     for alert in new:
         print(f"new       {alert.fingerprint} {alert.title}, seen in {', '.join(alert.seen_in)}")
@@ -109,11 +114,12 @@ def _findings(outcomes: Sequence[Outcome]) -> list[Alert]:
     return [alert for alert in alerts(outcomes) if alert.finding is not None]
 
 
-def _entry(alert: Alert, reason: str, expires: datetime.date) -> baseline.Entry:
+def _entry(alert: Alert, reason: str, expires: datetime.date, alike: int) -> baseline.Entry:
     buffer = "" if alert.finding is None else alert.finding["buffer"]
     return baseline.Entry(
-        fingerprint=alert.fingerprint, rule=alert.rule, buffer=buffer, reason=reason, expires=expires
-    )
+        fingerprint=alert.fingerprint, rule=alert.rule, buffer=buffer, alike=alike, reason=reason,
+        expires=expires,
+    )  # fmt: skip
 
 
 def _write(file: Path, entries: dict[str, baseline.Entry]) -> None:

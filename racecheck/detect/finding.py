@@ -140,9 +140,7 @@ class Finding:
 
         Races of one kind between other lines of the same two functions are numbered as they appear.
         """
-        if self.ordinal == 1:
-            return self.base_fingerprint
-        return hashlib.sha256(f"{self.base_fingerprint}|{self.ordinal}".encode()).hexdigest()[:16]
+        return numbered(self.base_fingerprint, self.ordinal)
 
     @property
     def identity(self) -> Identity:
@@ -155,6 +153,11 @@ class Finding:
         sides = [f"{side.role}@{side.loc.file}:{side.loc.function}" for side in (self.first, self.second)]
         text = "|".join([self.rule, self.buffer, *sides])
         return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]  # of any file name
+
+
+def numbered(base: str, ordinal: int) -> str:
+    """The fingerprint of the `ordinal`-th finding, from 1, whose fingerprint before numbering is `base`."""
+    return base if ordinal == 1 else hashlib.sha256(f"{base}|{ordinal}".encode()).hexdigest()[:16]
 
 
 def describe_owner(owner: Object | None, span: Span) -> tuple[str, int | None, tuple[int, int], Loc | None]:

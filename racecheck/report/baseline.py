@@ -9,8 +9,10 @@
     reason = "the sampler gets a second slot with the new scheduler"
     expires = 2027-01-31
 
-A finding is matched by its fingerprint alone; rule and buffer are for readers. From the day after `expires`
-an entry counts for nothing.
+A finding is matched by its fingerprint; rule and buffer are for readers. Findings that differ in their lines
+only are numbered as they appear, so one that goes would pass its number on: an entry says how many were
+`alike` when it was made (one if it says nothing), and counts as long as there are as many, or all of them
+were accepted. From the day after `expires` an entry counts for nothing.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
+from racecheck.detect.finding import numbered
 from racecheck.report.alerts import alerts
 from racecheck.report.outcome import Outcome
 from racecheck.scenario import source
@@ -51,6 +54,7 @@ class Entry(Table):
     fingerprint: Annotated[str, AfterValidator(_hexadecimal)] = Field(examples=["d2f4b2b3115b2cce"])
     rule: str = Field("", examples=["race/h2d-read-vs-host-write"])
     buffer: str = Field("", examples=["sampler.rows"])
+    alike: int = Field(1, examples=[1], ge=1)
     reason: str = Field(examples=["fixed by the next release"], min_length=1)
     expires: Annotated[datetime.date, BeforeValidator(_date)] = Field(examples=[datetime.date(2027, 1, 31)])
 
@@ -74,12 +78,8 @@ class Baseline:
 
     def apply(self, outcomes: Sequence[Outcome], today: datetime.date) -> list[Outcome]:
         """`outcomes` with what is known of their findings."""
-        known = {
-            entry.fingerprint: f"{entry.reason} (until {entry.expires})"
-            for entry in self.entries.values()
-            if entry.expires >= today
-        }
-        return [replace(outcome, known=_of(outcome, known)) for outcome in outcomes]
+        valid = {name: entry for name, entry in self.entries.items() if entry.expires >= today}
+        return [replace(outcome, known=_of(outcome, valid)) for outcome in outcomes]
 
     def expired(self, today: datetime.date) -> list[Entry]:
         """The entries whose day has passed."""
@@ -95,9 +95,32 @@ class Baseline:
         return f"{self.path}:{self.lines.get(entry.fingerprint, 1)}"
 
 
-def _of(outcome: Outcome, known: dict[str, str]) -> dict[str, str]:
-    prints = dict.fromkeys(finding["fingerprint"] for finding in outcome.findings)
-    return {name: known[name] for name in prints if name in known}
+def families(outcome: Outcome) -> dict[str, set[str]]:
+    """The fingerprints of an outcome's findings, those that differ in their lines only together."""
+    out: dict[str, set[str]] = {}
+    for finding in outcome.findings:
+        out.setdefault(finding.get("family", finding["fingerprint"]), set()).add(finding["fingerprint"])
+    return out
+
+
+def sizes(outcomes: Iterable[Outcome]) -> dict[str, int]:
+    """By fingerprint: how many findings are alike in an outcome that has it, at most."""
+    out: dict[str, int] = {}
+    for outcome in outcomes:
+        for prints in families(outcome).values():
+            out.update({name: max(len(prints), out.get(name, 0)) for name in prints})
+    return out
+
+
+def _of(outcome: Outcome, entries: dict[str, Entry]) -> dict[str, str]:
+    known = {}
+    for family, prints in families(outcome).items():
+        for name in sorted(prints & entries.keys()):
+            entry = entries[name]
+            accepted = {numbered(family, each) for each in range(1, entry.alike + 1)} <= entries.keys()
+            if len(prints) == entry.alike or (accepted and len(prints) < entry.alike):
+                known[name] = f"{entry.reason} (until {entry.expires})"
+    return known
 
 
 def today() -> datetime.date:
@@ -135,18 +158,24 @@ def render(entries: Iterable[Entry]) -> str:
     parts = ["baseline = 1\n"]
     for entry in sorted(entries, key=lambda entry: (entry.rule, entry.buffer, entry.fingerprint)):
         values = entry.model_dump()
-        body = "".join(
-            f"{key} = {value if key == 'expires' else toml(value)}\n" for key, value in values.items()
-        )
+        if entry.alike == 1:
+            del values["alike"]
+        plain = ("expires", "alike")
+        body = "".join(f"{key} = {value if key in plain else toml(value)}\n" for key, value in values.items())
         parts.append(f"[[known]]\n{body}")
     return "\n".join(parts)
 
 
 def described(baseline: Baseline, outcomes: Sequence[Outcome], day: datetime.date) -> list[str]:
-    """What each entry is on `day`, in a line: known, expired, or not seen in `outcomes`."""
+    """What each entry is on `day`, in a line: known, expired, not seen in `outcomes` (to which the baseline
+    was applied), or changed: there are more findings like it, or fewer, than were accepted.
+    """
     unseen, expired = baseline.unseen(outcomes), baseline.expired(day)
+    known = {name for outcome in outcomes for name in outcome.known}
     lines = []
     for entry in baseline.entries.values():
         state = "expired" if entry in expired else "not seen" if entry in unseen else "known"
+        if state == "known" and entry.fingerprint not in known:
+            state = "changed"  # another finding may have taken its number: look, and accept it again
         lines.append(f"{state:8}  {baseline.place(entry)}: {entry}")
     return lines

@@ -101,6 +101,7 @@ def finding_dict(finding: Finding) -> dict[str, Any]:
         "position": finding.position,
         "rule": finding.rule,
         "fingerprint": finding.fingerprint,
+        "family": finding.base_fingerprint,
         "buffer": finding.buffer,
         "slot": finding.slot,
         "bytes": list(finding.offset),

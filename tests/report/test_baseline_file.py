@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from samples import make_finding, make_outcome
 
+from racecheck.detect.finding import Finding
 from racecheck.errors import UsageError
 from racecheck.report.baseline import Entry, described, load, render
 
@@ -52,6 +53,23 @@ def test_a_known_finding_is_known_to_its_last_day(tmp_path: Path) -> None:
     assert (late.state, dict(late.known)) == ("failed", {})
 
 
+def test_a_finding_does_not_inherit_what_was_accepted_of_another(tmp_path: Path) -> None:
+    """Two findings alike, numbered as they appear: the first is accepted, then it goes or a third one comes."""
+    first, second, third = (make_finding(ordinal=number) for number in (1, 2, 3))
+    entries = [
+        Entry(fingerprint=each.fingerprint, alike=2, reason="soon", expires=DAY) for each in (first, second)
+    ]
+
+    def states(accepted: list[Entry], *runs: list[Finding]) -> list[str]:
+        baseline = load(write(tmp_path, render(accepted)))
+        return [outcome.state for outcome in baseline.apply([make_outcome("race", run) for run in runs], DAY)]
+
+    assert states(entries[:1], [first]) == ["failed"], "what is left has taken its number"
+    assert states(entries, [first, second], [first], [first, second, third]) == ["known"] * 2 + ["failed"]
+    (one,) = load(write(tmp_path, render(entries[:1]))).apply([make_outcome("race", [first])], DAY)
+    assert described(load(write(tmp_path)), [one], DAY)[0].startswith("changed ")
+
+
 def test_a_baseline_excuses_findings_only(tmp_path: Path) -> None:
     """Not an expectation that is not met, and nothing that was not put to the test."""
     baseline = load(write(tmp_path))
@@ -62,7 +80,8 @@ def test_a_baseline_excuses_findings_only(tmp_path: Path) -> None:
 def test_each_entry_is_told_in_a_line(tmp_path: Path) -> None:
     """Known, expired or not seen, with its place in the file."""
     path = write(tmp_path)
-    seen, none = [make_outcome("race", [make_finding()])], [make_outcome("clean")]
+    seen = load(path).apply([make_outcome("race", [make_finding()])], DAY)
+    none = [make_outcome("clean")]
     about = f"{path}:3: {PRINT} (soon, until 2026-06-15)"
     other = f"{path}:8: {OTHER} race/h2d-read-vs-host-write on kv.indices (later, until 2026-06-14)"
     expired = f"expired   {other}"
