@@ -82,7 +82,7 @@ def watch(capture: str = "auto", *, operators: bool = False, exact: bool = False
         copies = _order(stack, observer, capture)
         if operators or not isinstance(current_threads(), HostThreads) or not current_threads().open:
             stack.enter_context(traced_threads(_Threads(observer, copies=copies) if operators else None))
-        stack.enter_context(announcer(observer.graphs))
+        stack.enter_context(announcer(observer.announce))
         stack.enter_context(flusher(lambda ended: observer.flush()))
         if operators:
             stack.enter_context(replaced(view_patches(observer)))
