@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import zip_longest
 
 import pytest
@@ -10,12 +12,18 @@ from toy_engine import COPY, RECORD, WRITE, Toy
 from racecheck.detect import Detector
 from racecheck.detect.premises import Premises
 from racecheck.prove.certificate import certificate
+from racecheck.trace import records as r
 
 
 def seen(toy: Toy, told: bool = True) -> tuple[Premises, str]:
     """What the premises and the verdict of the toy's run are."""
-    detector = Detector(toy.run_ahead if told else None)
-    for record in toy.records():
+    return judged(toy.records(), toy.run_ahead if told else None)
+
+
+def judged(records: Iterable[r.Record], told: int | None = None) -> tuple[Premises, str]:
+    """The same of any records."""
+    detector = Detector(told)
+    for record in records:
         detector.feed(record)
     return detector.premises.result(), detector.verdict
 
@@ -106,6 +114,58 @@ def test_waiting_for_the_own_slot_needs_no_rotation() -> None:
     assert premises.letters == ""
     premises, _ = seen(Toy(slots=2, twice=True, own_wait=True))
     assert premises.letters == ""
+
+
+def in_one_stream(toy: Toy) -> Iterator[r.Record]:
+    """The toy's run with copies and kernels on one stream, so that device memory needs no slots."""
+    for record in toy.records():
+        known = isinstance(record, (r.DeviceOp, r.EventRecord, r.StreamWait))
+        yield replace(record, stream="one") if known else record
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3])
+def test_waiting_for_the_own_slot_needs_no_other_wait(slots: int) -> None:
+    """No step is ever waited for as a whole, and any number of slots is safe."""
+    premises, verdict = judged(in_one_stream(Toy(slots=slots, own_wait=True, skipped=range(8))))
+    assert (premises.letters, verdict) == ("", "clean")
+
+
+def test_one_write_without_its_own_wait_needs_the_others() -> None:
+    """The same without the slot's own wait: premise a, and a race."""
+    premises, verdict = judged(in_one_stream(Toy(slots=2, skipped=range(8))))
+    assert (premises.letters, verdict) == ("a", "race")
+
+
+@pytest.mark.parametrize("told", [1, None])
+@pytest.mark.parametrize("numbers", [(100, 1), (5, 3), (0, 100)])
+@pytest.mark.parametrize(
+    ("toy", "letters"),
+    [
+        (Toy(), ""),
+        (Toy(dropped=(3,)), ""),
+        (Toy(skipped=(2,)), "a"),
+        (Toy(event="copy"), "b"),
+        (Toy(event="before"), "c"),
+        (Toy(stays=True), "d"),
+        (Toy(dropped=(3,), advances=True), "e"),
+        (Toy(apart=True), "f"),
+    ],
+)
+def test_how_steps_are_numbered_does_not_matter(
+    toy: Toy, letters: str, numbers: tuple[int, int], told: int | None
+) -> None:
+    """They begin anywhere and leave numbers out: steps are as far apart as there are plans between them."""
+    start, by = numbers
+
+    def renumbered() -> Iterator[r.Record]:
+        for record in replace(toy, _turns={}).records():
+            step = record.mark.step
+            yield record if step is None else replace(record, mark=r.Mark(step=start + by * step))
+
+    premises, _ = judged(renumbered(), told)
+    assert (premises.letters, premises.slots) == (letters, 2)
+    if not letters:
+        assert (premises.status, premises.run_ahead) == ("held", 1)
 
 
 def test_run_ahead_is_counted() -> None:

@@ -40,8 +40,7 @@ class PremiseCheck:
         self._engines = Engines()
         self._waits = Waits(ordering)
         self._notes = Notes()
-        self._observed = self._dropped = 0
-        self._unmarked = self._round = False
+        self._observed = self._dropped = self._unmarked = 0
         #: To be called after the ordering has accounted for the record.
         self.handlers: dict[type, Callable[[Any], None]] = {
             r.EventRecord: self._waits.recorded,
@@ -86,7 +85,7 @@ class PremiseCheck:
 
     def _why_not(self) -> str | None:
         mixed = any(2 * engine.run > engine.planned for engine in self._engines)
-        return MIXED if mixed else None if self._round else NO_ROUND
+        return MIXED if mixed else None if self._notes.rounds else NO_ROUND
 
     @property
     def _slots(self) -> int:
@@ -140,7 +139,7 @@ class PremiseCheck:
     def _write(self, buffer: str, slot: int, chain: Chain, record: r.HostAccess) -> None:
         number = record.mark.step
         if number is None:
-            self._unmarked = True
+            self._unmarked += 1
             return
         engine = self._engines.of(record.thread, buffer)
         if number != engine.latest:
@@ -155,7 +154,9 @@ class PremiseCheck:
             if not use.readers:
                 return  # still the same plan
             self._again(place, use, chain, record)
-        self._round |= use is not None and use.step is not step
+        if use is not None and use.step is not step:
+            readers = [each.moment for each in use.readers.values()]
+            self._notes.round(guarded=not readers or self._waits.guard(record.thread, number, readers))
         self._ahead(engine, buffer, chain, record)
         self._turn(engine, place, chain, record)
         place.use = Use(engine.run, step, record.thread, record.loc)
@@ -175,10 +176,10 @@ class PremiseCheck:
         """Premises a, b and c: is the planner behind all that it must be behind?"""
         pending = engine.open_steps(chain)
         if pending:
-            self._observed = max(self._observed, engine.latest - pending[0].number)
+            self._observed = max(self._observed, engine.planned - pending[0].turn)
         for step in pending:
             reader = step.open_reader(chain)
-            if step.number <= engine.latest - self._d and reader is not None and not step.flagged:
+            if step.turn <= engine.planned - self._d and reader is not None and not step.flagged:
                 self._notes.flag(step, blame.unwaited(step, reader, record), engine.latest, buffer)
 
     def _turn(self, engine: Engine, place: Place, chain: Chain, record: r.HostAccess) -> None:
@@ -188,7 +189,7 @@ class PremiseCheck:
         advanced = dropped is not None and dropped is not place
         if advanced and dropped is not None:
             self._notes.add(blame.moved_on(dropped, place, self._slots_of, record), number, place.buffer)
-        if last is None or last.run != engine.run or not 0 < number - last.step.number < self._d:
+        if last is None or last.run != engine.run or not 0 < engine.planned - last.step.turn < self._d:
             return
         if self._waits.guard(record.thread, number, [each.moment for each in last.readers.values()]):
             return

@@ -36,9 +36,14 @@ class Reader(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Step:
-    """One step of an engine: the latest reader on each chain, and what its events came to."""
+    """One step of an engine: the latest reader on each chain, and what its events came to.
+
+    `number` is what the program calls it; `turn` counts the steps that were planned, and so says how far two
+    are apart: a program may leave numbers out.
+    """
 
     number: int
+    turn: int
     readers: dict[int, Reader] = field(default_factory=dict)
     first_copy: int | None = None
     waited: Recorded | None = None  # the event of the latest host wait that was for this step
@@ -134,7 +139,7 @@ class Engine:
             self.planned += 1
         known = self.steps.get(number)
         if known is None:
-            known = self.steps[number] = self.recent[number] = Step(number)
+            known = self.steps[number] = self.recent[number] = Step(number, self.planned)
             for kept, most in ((self.steps, REMEMBERED), (self.recent, RECENT)):
                 while len(kept) > most:
                     del kept[next(iter(kept))]
