@@ -199,6 +199,26 @@ def test_engines_of_one_trace_are_kept_apart() -> None:
     assert {name[-1] for each in premises.broken for name in each.buffers} == {"1"}
 
 
+@pytest.mark.parametrize("ahead", [1, 3])
+def test_engines_of_one_thread_with_steps_of_their_own_are_not_accused(ahead: int) -> None:
+    """A draft model's `ahead` steps, then one of the target's: how far steps are apart is not known."""
+
+    def steps(toy: Toy) -> list[list[r.Record]]:
+        """The records by step, those before the first with it."""
+        found: list[list[r.Record]] = [[]]
+        for record in toy.records():
+            if isinstance(record, r.HostAccess) and record.mark.step == len(found):
+                found.append([])
+            found[-1].append(replace(record, thread="host"))
+        return found
+
+    draft, target = steps(Toy(steps=4 * ahead)), steps(Toy(engine=1, steps=4))
+    turns = [[*draft[ahead * turn : ahead * (turn + 1)], target[turn]] for turn in range(4)]
+    premises, verdict = judged(record for turn in turns for step in turn for record in step)
+    assert (premises.letters, verdict) == ("", "clean")
+    assert premises.status == ("held" if ahead == 1 else "not checked")
+
+
 def test_a_second_run_begins_anew() -> None:
     """Steps that count from 0 again are no steps of the first run."""
     detector = Detector(1)

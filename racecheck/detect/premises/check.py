@@ -72,6 +72,7 @@ class PremiseCheck:
         if not self._places:
             return unchecked(NO_STEPS if self._unmarked else NO_BUFFERS)
         told = self._told is not None
+        mixed = any(engine.mixed for engine in self._engines)  # then no distance between steps means anything
         return Premises(
             slots=self._slots,
             run_ahead=self._observed,
@@ -79,13 +80,9 @@ class PremiseCheck:
             told=told,
             steps=sum(engine.planned for engine in self._engines),
             dropped=self._dropped,
-            broken=self._notes.broken(told=told),
-            unchecked=self._why_not(),
+            broken=() if mixed else self._notes.broken(told=told),
+            unchecked=MIXED if mixed else None if self._notes.rounds else NO_ROUND,
         )
-
-    def _why_not(self) -> str | None:
-        mixed = any(2 * engine.run > engine.planned for engine in self._engines)
-        return MIXED if mixed else None if self._notes.rounds else NO_ROUND
 
     @property
     def _slots(self) -> int:
@@ -144,7 +141,7 @@ class PremiseCheck:
         engine = self._engines.of(record.thread, buffer)
         if number != engine.latest:
             self._judge_reuses(engine)
-        step = engine.enter(number)
+        step = engine.enter(number, buffer)
         place = self._places.get((buffer, slot))
         if place is None:
             place = self._places[buffer, slot] = Place(buffer, slot)

@@ -127,9 +127,21 @@ class Engine:
     plans: dict[str, tuple[Place, Use]] = field(default_factory=dict)  # the latest of each buffer
     reuses: list[Reuse] = field(default_factory=list)  # of the latest step
     dropped: int = -1  # the latest step that was planned again
+    forth: bool = False  # did numbers go back that were none of a new run?
 
-    def enter(self, number: int) -> Step:
-        """`number` is being planned; a smaller one than before is a new run's."""
+    @property
+    def mixed(self) -> bool:
+        """Are these the steps of several engines?"""
+        return self.forth or 2 * self.run > self.planned
+
+    def enter(self, number: int, buffer: str) -> Step:
+        """`number` is being planned, in `buffer`.
+
+        A smaller one than before is a new run's, unless those of the buffer have only grown.
+        """
+        _, use = self.plans.get(buffer, (None, None))
+        if use is not None and use.run == self.run and use.step.number < number < self.latest:
+            self.forth = True
         if number < self.latest:
             self.run += 1
             self.steps.clear()
