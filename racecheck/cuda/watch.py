@@ -27,6 +27,7 @@ from racecheck.trace import announcer, flusher
 from racecheck.trace.locks import HostThreads, current_threads
 from racecheck.trace.replacing import replaced
 from racecheck.trace.threads import traced_threads
+from racecheck.words import counted
 
 #: How calls are seen; "auto" is the first of the others that works here.
 CAPTURES = ("auto", "cupti", "hooks")
@@ -94,6 +95,16 @@ def watch(capture: str = "auto", *, operators: bool = False, exact: bool = False
             yield observer
         finally:
             _open = None
+            _admit(observer.unknown_launches)
+
+
+def _admit(launches: int) -> None:
+    if launches:
+        warnings.warn(
+            f"{counted(launches, 'launch', 'launches')} of graphs that were captured before the watch began: "
+            "what they read is not known and was not judged; capture them inside it",
+            stacklevel=4,
+        )
 
 
 def _order(stack: ExitStack, observer: Observer, capture: str) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from fake_gpu import DEVICE, EVENT, EXEC, GRAPH, SIDE, STREAM, Gpu
 
 import racecheck
 from racecheck.cuda.driver_copies import REMEMBERED
+from racecheck.cuda.watch import watch
 from racecheck.trace import announcer, listening, scope
 from racecheck.trace import records as r
 
@@ -244,3 +247,19 @@ def test_the_kinds_of_addresses_are_forgotten_in_time(gpu: Gpu, monkeypatch: pyt
     for number in range(REMEMBERED + 10):
         gpu.copies.is_pinned(torch.iinfo(torch.int32).max + number)
     assert len(gpu.copies._pinned) < REMEMBERED
+
+
+def test_launches_that_nobody_can_judge_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A verdict does not cover what a graph from before the watch reads: the end of the watch says so."""
+    monkeypatch.setattr("racecheck.cuda.watch.require", lambda: None)
+    monkeypatch.setattr(torch.cuda, "init", lambda: None)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr("racecheck.cuda.watch._order", lambda stack, observer, capture: True)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        with watch() as seen:
+            seen.launch(12345, STREAM)
+            seen.launch(12345, STREAM)
+    last = warned[-1]
+    assert str(last.message).startswith("2 launches of graphs that were captured before the watch began")
+    assert Path(last.filename) == Path(__file__)
