@@ -168,6 +168,19 @@ def test_how_steps_are_numbered_does_not_matter(
         assert (premises.status, premises.run_ahead) == ("held", 1)
 
 
+def test_slots_that_follow_numbers_of_which_some_are_left_out() -> None:
+    """Odd steps have nothing to stage: even ones all lie in slot 0, and each waits for the one before."""
+
+    def records() -> Iterator[r.Record]:
+        yield from Toy(slots=2, steps=0).records()
+        for record in Toy(slots=1, run_ahead=0).records():
+            step = record.mark.step
+            yield record if step is None else replace(record, mark=r.Mark(step=2 * step))
+
+    premises, verdict = judged(records(), told=1)
+    assert (premises.letters, verdict) == ("", "clean")
+
+
 def test_run_ahead_is_counted() -> None:
     """Two waits skipped in a row: three steps in flight, where one was assumed."""
     premises, _ = seen(Toy(slots=8, skipped=(2, 3)))

@@ -188,6 +188,8 @@ class PremiseCheck:
             self._notes.add(blame.moved_on(dropped, place, self._slots_of, record), number, place.buffer)
         if last is None or last.run != engine.run or not 0 < engine.planned - last.step.turn < self._d:
             return
+        if number - last.step.number >= self._d and not last.open_readers(chain):
+            return  # slots that follow the numbers, of which some are left out
         if self._waits.guard(record.thread, number, [each.moment for each in last.readers.values()]):
             return
         engine.reuses.append(Reuse(place, last.step.number, number, record.loc, advanced))
