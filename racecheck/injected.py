@@ -13,13 +13,16 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
+from racecheck.report.channel import VARIABLE, process_name
 from racecheck.trace.threads import traced_threads
 
 if TYPE_CHECKING:
@@ -39,6 +42,7 @@ class Options:
     capture: str = "auto"
     operators: bool = False
     exact: bool = False
+    begun: str = ""  # a folder with a file for each process whose audit has begun and not ended
 
     def to_environment(self) -> str:
         """What `from_environment` reads."""
@@ -64,9 +68,14 @@ class _Process:
         self._audit: Audit | None = None
         self._parents: ExitStack | None = None  # what a forked child must not close
         self._pid = os.getpid()
+        self._exit = os._exit
+        self._report = os.environ.get(VARIABLE)
+        self._noted: Path | None = None
 
     def wait_for_torch(self) -> None:
+        """Be told of the import, of forks, and of every end that a process can see coming."""
         self._stack.enter_context(traced_threads())
+        os._exit = self._end  # it skips `atexit`
         atexit.register(self.finish)
         os.register_at_fork(after_in_child=self._forked)
         sys.meta_path.insert(0, _AfterTorch(self))
@@ -99,6 +108,7 @@ class _Process:
         self._audit = self._stack.enter_context(
             racecheck.audit(capture=options.capture, operators=options.operators, exact=options.exact)
         )
+        self._note()
         _at_end_of_child(self)
         register_after_fork(self, _at_end_of_child)  # a child of multiprocessing's forgets its parent's
 
@@ -114,18 +124,34 @@ class _Process:
             if self._options.device == "virtual":
                 self._listen()
 
+    def _note(self) -> None:
+        if self._options.begun:
+            self._noted = Path(self._options.begun) / f"{self._pid}-{time.monotonic_ns()}"
+            with suppress(OSError):
+                self._noted.write_text(process_name(), "utf-8", "backslashreplace")
+
+    def _end(self, status: int) -> NoReturn:
+        try:
+            self.finish()
+        finally:
+            self._exit(status)
+
     def finish(self) -> None:
         """Judge, and say so."""
         audit, self._audit = self._audit, None
         if audit is None or os.getpid() != self._pid:
             return
+        if self._report is not None:  # the program may have emptied its environment
+            os.environ[VARIABLE] = self._report
         self._stack.close()
-        if "RACECHECK_REPORT" in os.environ:
+        if self._noted is not None:
+            self._noted.unlink(missing_ok=True)
+        if self._report is not None:
             return  # the audit has delivered its verdict as it was left
         print(f"racecheck: {audit.report()}", file=sys.stderr, flush=True)
         if audit.verdict not in ("clean", "inconclusive"):
             sys.stdout.flush()
-            os._exit(FOUND)
+            self._exit(FOUND)
 
 
 def _at_end_of_child(process: _Process) -> None:
@@ -135,39 +161,45 @@ def _at_end_of_child(process: _Process) -> None:
     Finalize(None, process.finish, exitpriority=-100)
 
 
-class _AfterTorch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Lets the import of torch happen, and tells when it has."""
+class _AfterTorch(importlib.abc.MetaPathFinder):
+    """Lets the import of torch happen, and tells when it has. Many only ask whether there is a torch."""
 
     def __init__(self, process: _Process) -> None:
         self._process = process
-        self._real: importlib.abc.Loader | None = None
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of torch, loaded by way of this."""
+        """The spec of torch that the others find, loaded by way of this."""
         if name != "torch":
             return None
-        sys.meta_path.remove(self)
-        spec = PathFinder.find_spec(name, path, target)
-        if spec is None or spec.loader is None:
-            return spec
-        self._real = spec.loader
-        spec.loader = self
+        others = [finder for finder in sys.meta_path if finder is not self]
+        found = (finder.find_spec(name, path, target) for finder in others)
+        spec = next((spec for spec in found if spec is not None), None)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader, self._loaded)
         return spec
+
+    def _loaded(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+            self._process.torch_is_here()
+
+
+class _Loader(importlib.abc.Loader):
+    """The `real` loader's doing, then the news."""
+
+    def __init__(self, real: importlib.abc.Loader, then: Callable[[], None]) -> None:
+        self._real = real
+        self._then = then
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """As the real loader does."""
-        return self._loader.create_module(spec)
+        return self._real.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
         """The real loader's, then the news."""
         assert module.__spec__ is not None
-        module.__spec__.loader = module.__loader__ = self._loader
-        self._loader.exec_module(module)
-        self._process.torch_is_here()
-
-    @property
-    def _loader(self) -> importlib.abc.Loader:
-        assert self._real is not None
-        return self._real
+        module.__spec__.loader = module.__loader__ = self._real
+        self._real.exec_module(module)
+        self._then()

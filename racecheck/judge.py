@@ -54,22 +54,32 @@ class Audit:
     def _drain(self) -> None:
         """Judge what was heard: while the host waits anyway, or when it has become much."""
         with self._lock:
-            batch, self._pending = self._pending, []
-            for record in batch:
-                self._detector.feed(record)
-            if self._dropped:
-                return
-            self._trace += batch
-            if len(self._trace) > KEPT_RECORDS:
-                self._advise()
-                self._trace.clear()
-                self._dropped = True
+            batch = self._pending[:]
+            del self._pending[: len(batch)]  # the list stays: another thread may be adding to it
+            judged: list[Record] = []
+            try:
+                for record in batch:
+                    self._detector.feed(record)
+                    judged.append(record)
+            finally:
+                self._pending[:0] = batch[len(judged) + 1 :]  # what made an error is not judged again
+                self._keep(judged)
+
+    def _keep(self, judged: list[Record]) -> None:
+        if self._dropped:
+            return
+        self._trace += judged
+        if len(self._trace) > KEPT_RECORDS:
+            self._advise()
+            self._trace.clear()
+            self._dropped = True
 
     def _advise(self) -> None:
-        for finding in self._detector.findings if not self._dropped else ():
-            if id(finding) not in self._advised:
-                self._advised.add(id(finding))
-                advise(self._trace, finding)
+        with self._lock:
+            for finding in self._detector.findings if not self._dropped else ():
+                if id(finding) not in self._advised:
+                    self._advised.add(id(finding))
+                    advise(self._trace, finding)
 
     @property
     def trace(self) -> Trace:
@@ -95,6 +105,7 @@ class Audit:
     @property
     def premises(self) -> Premises:
         """Which premises of the slot theorem the audited code kept, and where it broke one."""
+        self._drain()
         return self._detector.premises.result()
 
     @property
@@ -180,7 +191,8 @@ class Audit:
         return f"{UNTESTED}; run more steps in it"
 
     def __repr__(self) -> str:
-        found, rewrites = len(self._detector.findings), self.evidence.rewrites
+        rewrites = self.evidence.rewrites
+        found = len(self._detector.findings)
         return f"<Audit: {self.verdict}, findings: {found}, rewrites checked: {rewrites}>"
 
     def _stories(self, width: int = 110) -> str:

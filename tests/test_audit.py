@@ -9,8 +9,10 @@ import pytest
 import torch
 
 import racecheck
-from racecheck.errors import Inconclusive, RaceFound
+from racecheck.errors import Inconclusive, RaceFound, TraceError
+from racecheck.judge import Audit
 from racecheck.trace import emit
+from racecheck.trace import records as r
 from racecheck.trace.records import Collective
 
 
@@ -63,9 +65,10 @@ def test_report_of_each_verdict():
     race, clean, empty = stage(3, wait=False), stage(3, wait=True), stage(1, wait=True)
     assert race.report().startswith("verdict: race\n\nrace/h2d-read-vs-host-write on rows")
     assert "missing  nothing orders" in race.report()
-    *lines, last = race.report(width=70).splitlines()
-    assert max(map(len, lines)) <= 70
-    assert last.startswith("SUMMARY: racecheck: race/h2d-read-vs-host-write on rows[0]: test_audit.py:")
+    lines = race.report(width=70).splitlines()
+    (summary,) = (line for line in lines if line.startswith("SUMMARY: "))
+    assert max(len(line) for line in lines if line != summary) <= 70
+    assert summary.startswith("SUMMARY: racecheck: race/h2d-read-vs-host-write on rows[0]: test_audit.py:")
     line = next(
         n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if "synchronize" in text
     )
@@ -164,3 +167,55 @@ def test_audit_without_a_provider_says_so():
     assert "under racecheck.virtual_cuda()" in audit.report()
     with pytest.raises(Inconclusive, match="no device work was recorded"):
         audit.assert_clean()
+
+
+def _rewrites(count: int) -> list[r.Record]:
+    """Copies of 8 bytes of slot 0 of a named buffer, each behind a write that waits for nothing."""
+    records: list[r.Record] = [
+        r.Alloc(thread="main", span=(0, 8), kind="pinned", name="p[0]", buffer="p", slot=0)
+    ]
+    for number in range(count):
+        mark = r.Mark(step=number)
+        node = r.Node(kind="h2d", reads=((0, 8),), writes=((100, 108),))
+        records.append(r.HostAccess(thread="main", writes=((0, 8),), mark=mark))
+        records.append(r.DeviceOp(thread="main", stream="1", node=node, mark=mark))
+    return records
+
+
+@pytest.mark.parametrize("ask", ["verdict", "findings", "first", "premises", "buffers", "repr", "trace"])
+def test_every_answer_knows_what_was_heard_so_far(ask):
+    """Records are judged in batches; whoever asks, inside the context too, gets them all judged first."""
+    with racecheck.audit() as audit:
+        for record in _rewrites(3):
+            emit(record)
+        answers = {
+            "verdict": lambda: audit.verdict == "race",
+            "findings": lambda: len(audit.findings) == 1,
+            "first": lambda: audit.first is not None,
+            "premises": lambda: audit.premises.steps == 3,
+            "buffers": lambda: audit.buffers == {"p"},
+            "repr": lambda: "race, findings: 1" in repr(audit),
+            "trace": lambda: len(audit.trace) == 7,
+        }
+        assert answers[ask]()
+
+
+def test_a_record_that_makes_no_sense_costs_itself_only():
+    """The error comes out where the batch is judged; what was heard besides it still counts."""
+    audit = Audit()
+    for record in (r.Replay(thread="main", graph="never captured", stream="1"), *_rewrites(2)):
+        audit(record)
+    with pytest.raises(TraceError, match="never captured"):
+        _ = audit.verdict
+    assert (audit.verdict, len(audit.trace)) == ("race", 5)
+    assert audit.findings[0].repair is not None
+
+
+def test_a_record_that_comes_while_a_batch_is_taken_is_kept():
+    """Another thread asks for the verdict between the look-up of the list and the addition to it."""
+    audit = Audit()
+    add = audit._pending.append
+    audit(Collective(thread="main", rank=0, name="all_reduce"))
+    assert audit.verdict == "inconclusive"
+    add(Collective(thread="main", rank=1, name="all_gather"))
+    assert audit.verdict == "hang"

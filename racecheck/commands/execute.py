@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -78,11 +80,23 @@ def execute(
     if not command:
         raise UsageError("racecheck exec: no command is given; write: racecheck exec -- python script.py")
     with tempfile.TemporaryDirectory(prefix="racecheck-") as folder:
+        begun = Path(folder) / "begun"
+        begun.mkdir()
         lines = report or Path(folder) / "audits"
         _empty(lines)
+        settings = replace(settings, begun=str(begun))
         code = _run(command, {**os.environ, **_environment(settings), VARIABLE: str(lines.absolute())})
-        audits = [json.loads(line) for line in lines.read_text("utf-8").splitlines()]
-    return _tell(audits, code)
+        lost = [path.read_text("utf-8") for path in sorted(begun.iterdir())]
+        return _tell(_audits(lines), lost, code)
+
+
+def _audits(lines: Path) -> list[dict[str, Any]]:
+    """What the processes came to; a line that was cut short is the one of a process that was lost."""
+    audits = []
+    for line in lines.read_text("utf-8", "replace").split("\n"):
+        with suppress(ValueError):
+            audits.append(json.loads(line))
+    return audits
 
 
 def _environment(settings: Options) -> dict[str, str]:
@@ -115,18 +129,23 @@ def _run(command: list[str], environment: dict[str, str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _tell(audits: list[dict[str, Any]], code: int) -> int:
+def _tell(audits: list[dict[str, Any]], lost: list[str], code: int) -> int:
     found = [audit for audit in audits if audit["verdict"] not in ("clean", "inconclusive")]
     for audit in audits:
-        print(f"\nracecheck: process {audit['process']}\n{audit['report'].rstrip()}", file=sys.stderr)
-    if not audits:
-        print(
-            "\nracecheck: no process used the GPU through PyTorch, so nothing was judged; "
-            "racecheck doctor says what can be seen here",
-            file=sys.stderr,
+        _say(f"process {audit['process']}\n{audit['report'].rstrip()}")
+    for process in lost:
+        _say(f"process {process}\nno verdict: it was killed, or has become another program (exec)")
+    if not audits and not lost:
+        _say(
+            "no process used the GPU through PyTorch, or none that racecheck was imported into (python -I, "
+            "a cleaned environment), so nothing was judged; racecheck doctor says what can be seen here"
         )
         return code
-    races = sum(len(audit["findings"]) for audit in found)
-    processes = counted(len(audits), "audited process", "audited processes")
-    print(f"\nracecheck: {counted(races, 'finding')} in {processes}", file=sys.stderr)
+    races = {(audit["process"], finding["fingerprint"]) for audit in found for finding in audit["findings"]}
+    processes = len({audit["process"] for audit in audits})
+    _say(f"{counted(len(races), 'finding')} in {counted(processes, 'audited process', 'audited processes')}")
     return FOUND if found else code
+
+
+def _say(text: str) -> None:
+    print(f"\nracecheck: {text}", file=sys.stderr)

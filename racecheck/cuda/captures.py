@@ -81,6 +81,10 @@ class Captures:
         self._events[event] = capture, capture.tips[stream]
         return True
 
+    def freed(self, event: Hashable) -> None:
+        """The handle `event` may be given to another event, which was recorded nowhere."""
+        self._events.pop(event, None)
+
     def waited(self, stream: Hashable, event: Hashable) -> bool:
         """`stream` waits for `event`: is that part of a capture?"""
         held = self._events.get(event)

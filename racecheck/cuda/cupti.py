@@ -19,11 +19,17 @@ from typing import Any
 from racecheck.cuda.driver_copies import DriverCopies
 from racecheck.cuda.observer import Observer
 from racecheck.errors import UsageError
-from racecheck.trace import listening
 
 _DRIVER, _ENTER, _EXIT = 1, 0, 1
 #: CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
 _TAKEN = 39
+
+#: Calls that matter later, too: they are heard while nobody listens.
+_END = "cuStreamEndCapture"
+_LASTING = (
+    *("cuStreamBeginCapture", _END, "cuStreamDestroy", "cuEventDestroy", "cuGraphInstantiate"),
+    *("cuGraphExec", "cuGraphDestroy", "cuMemFree", "cuMemHost", "cuMemAllocHost"),
+)
 
 Handler = Callable[[tuple[int, ...]], None]
 
@@ -65,14 +71,20 @@ def calls_seen(observer: Observer) -> Iterator[None]:
         if name in dir(cupti.DriverApiTraceCbid)
     }
     handlers = {number: calls.table[name] for number, name in numbers.items()}
+    lasting = {number for number, name in numbers.items() if name.startswith(_LASTING)}
+    ending = {number for number, name in numbers.items() if name.startswith(_END)}
 
     def callback(userdata: Any, domain: int, number: int, data: Any) -> None:
         known = handlers.get(number)
-        if known is None or not listening():
+        if known is None or not (number in lasting or observer.heeds()):
             return
         site, words, handler = known
-        if data.callback_site == site and (site == _ENTER or not _status(data)):
+        if data.callback_site != site:
+            return
+        if site == _ENTER or not _status(data):
             handler(_words(data.function_params, words))
+        elif number in ending:  # a capture that failed is over: what comes next on its stream is issued
+            observer.capture_end(_words(data.function_params, 1)[0], None)
 
     subscriber = _subscribe(cupti, callback)
     try:
@@ -130,14 +142,18 @@ class _Calls:
             "cuStreamWaitEvent": (_EXIT, 2, lambda w: observer.event_wait(w[1], w[0])),
             "cuEventSynchronize": (_ENTER, 1, lambda w: observer.acquire("event", w[0])),
             "cuStreamSynchronize": (_ENTER, 1, lambda w: observer.acquire("stream", w[0])),
-            "cuEventDestroy_v2": (_EXIT, 1, lambda w: observer.event_free(w[0])),
+            "cuStreamDestroy_v2": (_ENTER, 1, lambda w: observer.stream_free(w[0])),
+            "cuEventDestroy_v2": (_ENTER, 1, lambda w: observer.event_free(w[0])),
             "cuStreamBeginCapture": (_EXIT, 1, lambda w: observer.capture_begin(w[0])),
             "cuStreamBeginCapture_v2": (_EXIT, 1, lambda w: observer.capture_begin(w[0])),
-            "cuStreamEndCapture": (_EXIT, 2, lambda w: observer.capture_end(w[0], _at(w[1]))),
+            _END: (_EXIT, 2, lambda w: observer.capture_end(w[0], _at(w[1]))),
             "cuGraphInstantiateWithFlags": (_EXIT, 2, self._instantiated),
             "cuGraphInstantiateWithParams": (_EXIT, 2, self._instantiated),
             "cuGraphLaunch": (_ENTER, 2, lambda w: observer.launch(w[0], w[1])),
-            "cuGraphExecDestroy": (_EXIT, 1, lambda w: observer.graph_free(w[0])),
+            "cuGraphExecUpdate": (_EXIT, 2, lambda w: observer.instantiated(w[1], w[0])),
+            "cuGraphExecUpdate_v2": (_EXIT, 2, lambda w: observer.instantiated(w[1], w[0])),
+            "cuGraphExecDestroy": (_ENTER, 1, lambda w: observer.graph_free(w[0])),
+            "cuGraphDestroy": (_ENTER, 1, lambda w: observer.graph_free(w[0])),
             "cuMemFreeHost": (_ENTER, 1, lambda w: copies.freed(w[0])),
             "cuMemHostUnregister": (_ENTER, 1, lambda w: copies.freed(w[0])),
             "cuMemHostAlloc": (_EXIT, 1, lambda w: copies.forget()),

@@ -14,6 +14,9 @@ from racecheck.cuda.observer import Observer
 from racecheck.trace import records as r
 from racecheck.virtual.copies import PAGEABLE_WAITS
 
+#: Addresses whose kind is remembered, pageable ones among them: a program may use ever new ones.
+REMEMBERED = 1 << 16
+
 _MEMORY_TYPE, _RANGE_START, _RANGE_SIZE, _HOST = 2, 11, 12, 1
 
 
@@ -87,6 +90,8 @@ class DriverCopies:
         """Is it host memory that the device can reach?"""
         known = self._pinned.get(address)
         if known is None:
+            if len(self._pinned) >= REMEMBERED:
+                self.forget()
             known = self._pinned[address] = self._kind(address) == _HOST
             if known:
                 self._observer.pinned(*_extent(address))

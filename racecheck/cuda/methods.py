@@ -67,7 +67,7 @@ def tell(observer: Observer, copy: Copied, stream: int) -> AbstractContextManage
 def _copy(observer: Observer, real: Callable[..., Any], copies: bool) -> Callable[..., Any]:
     @replaces(real)
     def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
-        if not listening() or not isinstance(src, torch.Tensor):
+        if not observer.heeds() or not isinstance(src, torch.Tensor):
             return real(self, src, non_blocking)
         if not (self.is_cuda or src.is_cuda):
             with on_host(observer, reads=src, writes=self):
@@ -85,10 +85,10 @@ def _copy(observer: Observer, real: Callable[..., Any], copies: bool) -> Callabl
 def _mover(observer: Observer, real: Callable[..., Any], copies: bool) -> Callable[..., Any]:
     @replaces(real)
     def move(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if listening():
+        if observer.heeds():
             is_pinned(observer, self)
         out = real(self, *args, **kwargs)
-        if listening() and isinstance(out, torch.Tensor) and out.is_cuda != self.is_cuda:
+        if observer.heeds() and isinstance(out, torch.Tensor) and out.is_cuda != self.is_cuda:
             host = self if out.is_cuda else out
             if is_pinned(observer, host):
                 copy = copied(out, self, bool(kwargs.get("non_blocking", True))) if copies else None

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import _thread
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from racecheck.cuda.captures import Captures
 from racecheck.cuda.staged import Staged
 from racecheck.cuda.storages import Storages
-from racecheck.detect.ordering import LEGACY
+from racecheck.cuda.streams import Streams
 from racecheck.exact.pages import writable
 from racecheck.trace import caller, current_mark, emit, listening, thread_name
 from racecheck.trace import records as r
@@ -23,39 +23,30 @@ from racecheck.trace import records as r
 if TYPE_CHECKING:
     import torch
 
-#: The driver's names for the default streams: legacy, and the one each thread has of its own.
-LEGACY_HANDLES = (0, 1)
-
 
 class Observer:
     """Turns calls into records. `exact` write-protects staged pages, too; `device` tells the current one."""
 
     def __init__(self, exact: bool = False, device: Callable[[], int] = lambda: 0) -> None:
-        self.device = device  # the calling thread's current one
         self.lock = _thread.RLock()  # never a traced one
         self.staged = Staged(exact)
         self.storages = Storages(self.staged.drop)
         self.staged.is_gone = self.storages.is_gone
         self.captures = Captures()
-        self._streams: dict[Hashable, Hashable] = {}
-        self._of_device: dict[int, list[Hashable]] = {}
-        self._numbers = itertools.count(1)
-        self._graphs: dict[int, tuple[r.Capture, tuple[r.Span, ...]]] = {}  # by handle, with what it stages
+        self.streams = Streams(device)
+        self._graphs: dict[int, r.Capture] = {}  # by handle
+        self._graph_numbers = itertools.count(1)
         self.unknown_launches = 0
         self.fallback: str | None = None  # why calls are not seen by CUPTI
         self._shared: set[int] = set()  # device blocks that another stream uses, by address
-        self._graph_numbers = itertools.count(1)
 
     def stream(self, handle: int) -> Hashable:
         """The trace's name of the stream `handle`."""
-        device = self.device()
-        name = (device, 0) if handle in LEGACY_HANDLES else handle  # each device has a default stream
-        key = self._streams.get(name)
-        if key is None:
-            own = LEGACY if name != handle else str(next(self._numbers))
-            key = self._streams[name] = f"{device}.{own}" if device else own
-            self._of_device.setdefault(device, []).append(key)
-        return key
+        return self.streams.name(handle)
+
+    def heeds(self) -> bool:
+        """Does anyone want to know of what happens now: a listener, or a graph that is being captured?"""
+        return listening() or bool(self.captures)
 
     def tell(self, record: type[r.Record], /, **fields: Any) -> None:
         """Emit a record of the calling thread, if anyone listens."""
@@ -91,14 +82,19 @@ class Observer:
                 self.staged.use(node.reads)
             elif node.kind == "d2h" and node.writes:
                 self.storages.touch(node.writes[0][0])
-                self.staged.landing(node.writes)
-            elif node.kind == "kernel":
-                self.staged.landing(self.storages.owned(node.writes))  # mapped memory
             capture = self.captures.of(stream)
             if capture is not None:
                 capture.add(stream, node, caller())
-            else:
-                self.tell(r.DeviceOp, stream=stream, node=node, blocking=blocking)
+                return
+            self.staged.lands(self._written(node), stream, waits=blocking)
+            self.streams.works(stream)
+            self.tell(r.DeviceOp, stream=stream, node=node, blocking=blocking)
+
+    def _written(self, node: r.Node) -> Sequence[r.Span]:
+        """The host memory that `node` writes: where a copy lands, or mapped memory of a kernel's."""
+        if node.kind == "kernel":
+            return self.storages.owned(node.writes)
+        return node.writes if node.kind == "d2h" else ()
 
     @contextmanager
     def host(self, *, reads: tuple[r.Span, ...] = (), writes: tuple[r.Span, ...] = ()) -> Iterator[None]:
@@ -132,6 +128,7 @@ class Observer:
         with self.lock:
             key = self.stream(stream)
             if not self.captures.recorded(event, key):
+                self.staged.landing.recorded(event, key)
                 self.tell(r.EventRecord, event=event, stream=key)
 
     def event_wait(self, event: int, stream: int) -> None:
@@ -139,25 +136,37 @@ class Observer:
         with self.lock:
             key = self.stream(stream)
             if not self.captures.waited(key, event):
+                self.staged.landing.followed(event, key)
                 self.tell(r.StreamWait, stream=key, event=event)
 
     def event_free(self, event: int) -> None:
         """The handle `event` may be given to another event."""
         with self.lock:
+            self.captures.freed(event)
+            self.staged.landing.freed(event)
             self.tell(r.EventFree, event=event)
+
+    def stream_free(self, stream: int) -> None:
+        """The handle `stream` may be given to another stream."""
+        with self.lock:
+            self.streams.free(stream)
 
     def acquire(self, scope: str, target: int | None, how: str = "sync", done: bool = True) -> None:
         """The calling thread learned that the event, the stream or the device `target` is done (or not)."""
         with self.lock:
             self.staged.poll()
-            if done:
-                self.staged.landed()
-            if scope == "device" and len(self._of_device) > 1:  # a wait for one device is none for the others
-                for stream in self._of_device.get(self.device(), ()):
-                    self.tell(r.Acquire, scope="stream", target=stream, how=how, done=done)
-                return
-            key: Hashable = self.stream(target) if scope == "stream" and target is not None else target
-            self.tell(r.Acquire, scope=scope, target=key, how=how, done=done)
+            if scope == "device" and self.streams.several_devices:  # a wait for one is none for the others
+                for stream in self.streams.of_this_device():
+                    self._acquired("stream", stream, how, done)
+            else:
+                key: Hashable = self.stream(target) if scope == "stream" and target is not None else target
+                self._acquired(scope, key, how, done)
+
+    def _acquired(self, scope: str, target: Hashable, how: str, done: bool) -> None:
+        if done:
+            self.staged.landing.waited(scope, target)
+            self.streams.waited(scope, target)
+        self.tell(r.Acquire, scope=scope, target=target, how=how, done=done)
 
     # -- graphs ----------------------------------------------------------------------------------
 
@@ -170,14 +179,11 @@ class Observer:
         """The capture on `stream` is over; `graph` is its handle, None when it failed."""
         with self.lock:
             capture = self.captures.end(self.stream(stream))
-            if capture is None or graph is None:
-                return
-            name = f"graph {next(self._graph_numbers)}"
-            record = capture.record(name, thread_name(), caller())
-            sources = tuple(span for node in record.nodes if node.kind == "h2d" for span in node.reads)
-            self._graphs[graph] = record, sources
-            if listening():
-                emit(record)
+            if capture is not None and graph is not None:
+                name = f"graph {next(self._graph_numbers)}"
+                record = self._graphs[graph] = capture.record(name, thread_name(), caller())
+                if listening():
+                    emit(record)
 
     def instantiated(self, graph: int, executable: int) -> None:
         """`executable` launches what `graph` holds."""
@@ -185,23 +191,29 @@ class Observer:
             known = self._graphs.get(graph)
             if known is not None:
                 self._graphs[executable] = known
+            else:
+                self._graphs.pop(executable, None)  # made without a capture: nobody knows what it holds
 
     def launch(self, graph: int, stream: int) -> None:
         """All nodes of `graph` run on `stream`."""
         with self.lock:
-            known = self._graphs.get(graph)
-            if known is None:
+            record = self._graphs.get(graph)
+            if record is None:
                 self.unknown_launches += 1  # captured before anyone watched: what it reads is not known
                 return
-            record, sources = known
-            self.staged.use(sources)
-            self.tell(r.Replay, graph=record.graph, stream=self.stream(stream))
+            key = self.stream(stream)
+            self.staged.use(span for node in record.nodes if node.kind == "h2d" for span in node.reads)
+            self.staged.lands([span for node in record.nodes for span in self._written(node)], key)
+            self.streams.works(key)
+            self.tell(r.Replay, graph=record.graph, stream=key)
 
     def graph_free(self, graph: int) -> None:
         """The handle `graph` may be given to another graph."""
         with self.lock:
             self._graphs.pop(graph, None)
 
-    def graphs(self) -> Iterable[r.Capture]:
-        """What was captured so far, for those who begin to listen."""
-        return list({record.graph: record for record, _ in self._graphs.values()}.values())
+    def announce(self) -> Iterable[r.Record]:
+        """What a new listener must know: graphs captured so far, and what memory is called."""
+        self.staged.outdated |= not listening()  # what has been staged since was for nobody
+        graphs = {record.graph: record for record in list(self._graphs.values())}
+        return [*self.storages.announce(), *graphs.values()]

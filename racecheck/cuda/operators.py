@@ -17,7 +17,6 @@ from torch.utils._pytree import tree_iter
 from racecheck.cuda.copies import copied
 from racecheck.cuda.methods import is_pinned, tell
 from racecheck.cuda.observer import Observer
-from racecheck.trace import listening
 from racecheck.trace import records as r
 from racecheck.trace.spans import spans_of
 from racecheck.virtual.ops import OpInfo, aten, op_info
@@ -51,7 +50,7 @@ class Operators(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run one operation, and tell."""
         kwargs = kwargs or {}
-        info = op_info(func) if listening() and hasattr(func, "_schema") else None
+        info = op_info(func) if self._observer.heeds() and hasattr(func, "_schema") else None
         if info is None or info.is_view or info.renames or func in _ASKING:
             return func(*args, **kwargs)
         if info.composite and not info.substituted:

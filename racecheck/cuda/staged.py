@@ -11,44 +11,22 @@ from __future__ import annotations
 
 import ctypes
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from racecheck.cuda.blocks import Block, host_bytes, hull
+from racecheck.cuda.landing import Landing
 from racecheck.exact.attribute import attribute, silent_write
 from racecheck.exact.handler import Fault
 from racecheck.exact.protector import Protector
 from racecheck.trace import caller, emit, listening, thread_name
 from racecheck.trace import records as r
 
-if TYPE_CHECKING:
-    pass
-
-_memcmp = ctypes.PyDLL(None).memcmp  # letting go of the interpreter would take longer than most comparisons
-_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
-
 #: Larger ranges are compared only where a copy reads them, not at every wait: a memory pass takes a while.
 COMPARED_ALWAYS = 1 << 20
-
-
-@dataclass(eq=False, slots=True)
-class Block:
-    """A staged range, what its bytes were, and the thread that stages it (None: several do)."""
-
-    lo: int
-    hi: int
-    known: np.ndarray
-    at: int  # the address of `known`
-    thread: str | None
-    since: r.Loc
-    busy: int = 0  # writers at work in it, of whom the trace knows
-
-    def changed(self) -> bool:
-        """Do the bytes differ from what is known?"""
-        return bool(_memcmp(self.lo, self.at, self.hi - self.lo))
 
 
 class Staged:
@@ -59,69 +37,70 @@ class Staged:
         self._blocks: dict[int, Block] = {}
         self._starts: list[int] = []
         self._protector = Protector() if exact else None
-        self._landing: list[r.Span] = []  # what the device may be writing still
+        self.landing = Landing()
+        self.outdated = False  # is what is staged from before anyone listened?
+        self._writing: list[r.Span] = []  # by writers at work of whom the trace knows
 
     def close(self) -> None:
         """Lift all protection and forget everything."""
+        self.forget()
         if self._protector is not None:
             self._protector.close()
             self._protector = None
-        self._blocks.clear()
-        self._starts.clear()
-        self._landing.clear()
+
+    def forget(self) -> None:
+        """Nothing is staged that anybody wants to know of."""
+        for block in list(self._blocks.values()):
+            self.drop(block.lo, block.hi)
+        self.landing.clear()
+        self.outdated = False
 
     # -- what is staged --------------------------------------------------------------------------
 
     def use(self, spans: Iterable[r.Span]) -> None:
         """A copy reads `spans` when it retires: what they hold now is known, and watched from here on."""
+        self._refresh()
         self._report_faults()
         for lo, hi in spans:
-            if any(a < hi and lo < b for a, b in self._landing):
+            if self.landing.touches(lo, hi):
                 continue  # what changes there may be the device's doing
             block = self._blocks.get(lo)
             if block is not None and block.hi == hi:
-                if block.changed() and not block.busy:
-                    self._report(block)
+                self._compare(block)
                 block.since = caller()
                 self._used_by_this_thread(block)
                 continue
             self._flush(lo, hi)
+            mine = all(block.thread == thread_name() for block in self._overlapping(lo, hi))
             self.drop(lo, hi)
-            known = _bytes(lo, hi).copy()
-            self._blocks[lo] = Block(lo, hi, known, known.ctypes.data, thread_name(), caller())
-            self._starts = sorted(self._blocks)
-            if self._protector is not None:
-                self._protector.arm((lo, hi))
+            self._add(lo, hi, host_bytes(lo, hi).copy(), thread_name() if mine else None, caller())
 
-    def landing(self, spans: Iterable[r.Span]) -> None:
-        """Work writes `spans` when it retires: bytes that differ are no longer the host's doing."""
-        self._landing.extend(spans)
+    def lands(self, spans: Sequence[r.Span], stream: Hashable, *, waits: bool = False) -> None:
+        """Work on `stream` writes `spans` when it retires, which the call `waits` for or not."""
         for lo, hi in spans:
             self._flush(lo, hi)
             self.drop(lo, hi)
-
-    def landed(self) -> None:
-        """The host waited for something: what was queued before counts as done."""
-        self._landing.clear()
+        if spans and not waits:
+            self.landing.begin(spans, stream)
 
     @contextmanager
     def written(self, spans: Iterable[r.Span], lock: AbstractContextManager[Any]) -> Iterator[None]:
         """Inside, the calling thread writes `spans`, as the trace knows; `lock` guards what is staged."""
+        spans = tuple(spans)
         with lock:
-            blocks = [block for lo, hi in spans for block in self._overlapping(lo, hi)]
-            for block in blocks:
-                block.busy += 1
-                self._used_by_this_thread(block)
+            self._writing += spans
+            for lo, hi in spans:
+                for block in self._overlapping(lo, hi):
+                    self._used_by_this_thread(block)
         try:
             yield
         finally:
             with lock:
-                for block in blocks:
-                    block.busy -= 1
                 for lo, hi in spans:
+                    self._writing.remove((lo, hi))
                     for block in self._overlapping(lo, hi):
                         a, b = max(lo, block.lo), min(hi, block.hi)
-                        block.known[a - block.lo : b - block.lo] = _bytes(a, b)
+                        block.known[a - block.lo : b - block.lo] = host_bytes(a, b)
 
     def _used_by_this_thread(self, block: Block) -> None:
         if block.thread != thread_name():
@@ -129,14 +108,14 @@ class Staged:
 
     def poll(self) -> None:
         """Before the calling thread learns of anything: report what it wrote until now."""
+        self._refresh()
         if not self._blocks:
             return
         self._report_faults()
         thread, here = thread_name(), None
         for block in list(self._blocks.values()):
             if block.thread == thread and block.hi - block.lo <= COMPARED_ALWAYS:
-                if block.changed() and not block.busy:
-                    self._report(block)
+                self._compare(block)
                 here = here or caller()
                 block.since = here
 
@@ -150,18 +129,36 @@ class Staged:
         self._flush(lo, hi)
         self.drop(lo, hi)
 
+    def _refresh(self) -> None:
+        if self.outdated:
+            self.forget()
+
     def _flush(self, lo: int, hi: int) -> None:
+        self._refresh()
         for block in self._overlapping(lo, hi):
-            if block.changed() and not block.busy:
-                self._report(block)
+            self._compare(block)
+
+    def _compare(self, block: Block) -> None:
+        if block.changed() and not any(lo < block.hi and block.lo < hi for lo, hi in self._writing):
+            self._report(block)
 
     def drop(self, lo: int, hi: int) -> None:
-        """These bytes are another object's now, or nobody's."""
+        """These bytes are another object's now, or nobody's; what a block has besides stays staged."""
         for block in self._overlapping(lo, hi):
             del self._blocks[block.lo]
             if self._protector is not None:
                 self._protector.disarm((block.lo, block.hi))
+            for a, b in ((block.lo, min(block.hi, lo)), (max(block.lo, hi), block.hi)):
+                if a < b:
+                    known = block.known[a - block.lo : b - block.lo].copy()
+                    self._add(a, b, known, block.thread, block.since)
         self._starts = sorted(self._blocks)
+
+    def _add(self, lo: int, hi: int, known: np.ndarray, thread: str | None, since: r.Loc) -> None:
+        self._blocks[lo] = Block(lo, hi, known, known.ctypes.data, thread, since)
+        self._starts = sorted(self._blocks)
+        if self._protector is not None:
+            self._protector.arm((lo, hi))
 
     def _overlapping(self, lo: int, hi: int) -> list[Block]:
         first = max(bisect_right(self._starts, lo) - 1, 0)
@@ -180,7 +177,7 @@ class Staged:
             self.drop(block.lo, block.hi)
             return
         now = ctypes.string_at(block.lo, block.hi - block.lo)  # a later write is the next comparison's
-        spans = _hull(block.known.tobytes(), now, block.lo)
+        spans = hull(block.known.tobytes(), now, block.lo)
         ctypes.memmove(block.at, now, len(now))
         if not listening() or not (spans or faults):
             return
@@ -193,20 +190,7 @@ class Staged:
 
     def _report_faults(self) -> None:
         faults = self._protector.take() if self._protector is not None else ()
-        for block in self._blocks.values() if faults else ():
+        for block in list(self._blocks.values()) if faults else ():
             own = [fault for fault in faults if block.lo <= fault.address < block.hi]
             if own:
                 self._report(block, own)
-
-
-def _hull(known: bytes, now: bytes, base: int) -> tuple[r.Span, ...]:
-    """From the first to the last byte that differs: a copy reads the whole range, so no gap matters."""
-    different = int.from_bytes(known, "little") ^ int.from_bytes(now, "little")
-    if not different:
-        return ()
-    first = ((different & -different).bit_length() - 1) // 8
-    return ((base + first, base + (different.bit_length() + 7) // 8),)
-
-
-def _bytes(lo: int, hi: int) -> np.ndarray:
-    return np.ctypeslib.as_array((ctypes.c_uint8 * (hi - lo)).from_address(lo))

@@ -26,6 +26,7 @@ class Storages:
         self._forget = forget
         self._known: dict[int, tuple[int, Any]] = {}  # base -> size and a weak reference
         self._bases: list[int] = []
+        self._names: dict[int, r.Alloc] = {}  # what memory without a name of its own is called, by address
 
     def own(self, tensor: torch.Tensor) -> bool:
         """Is `tensor`, on the CPU and used now, pinned? A new storage in a known block is a new object."""
@@ -43,13 +44,13 @@ class Storages:
         self._bases = sorted(self._known)
         if held is not None:
             self._forget(base, base + size)
-        _name(base, base + size, held is not None)
+        self._name(base, base + size, held is not None)
         return True
 
     def found(self, lo: int, hi: int) -> None:
         """Pinned memory whose tensor nobody showed: C++ code uses it."""
         if self._holding(lo) is None:
-            _name(lo, hi, False)
+            self._name(lo, hi, False)
 
     def touch(self, address: int) -> None:
         """A copy uses `address`: if its storage is gone, the pool has handed the block out anew."""
@@ -58,7 +59,7 @@ class Storages:
             size = self._known.pop(base)[0]
             self._bases.remove(base)
             self._forget(base, base + size)
-            _name(base, base + size, True)
+            self._name(base, base + size, True)
 
     def is_gone(self, address: int) -> bool:
         """Has the tensor died that is known to hold `address`?"""
@@ -74,26 +75,33 @@ class Storages:
         for base in [base for base in self._bases if lo <= base < hi]:
             del self._known[base]
         self._bases = sorted(self._known)
+        self._names = {base: name for base, name in self._names.items() if not lo <= base < hi}
+
+    def announce(self) -> list[r.Alloc]:
+        """What memory is called that nobody has given a name."""
+        return list(self._names.values())
 
     def _holding(self, address: int) -> int | None:
         index = bisect_right(self._bases, address) - 1
         base = self._bases[index] if index >= 0 else None
         return base if base is not None and address < base + self._known[base][0] else None
 
-
-def _name(lo: int, hi: int, fresh: bool) -> None:
-    """Tell what these bytes are called: a registered name, or their size."""
-    if not listening():
-        return
-    known = False
-    for thing in registered():
-        for record in thing.describe():
-            if isinstance(record, r.Alloc) and lo <= record.span[0] < hi:
-                known = True
-                if fresh:
-                    emit(replace(record, reuse=False))
-    if not known:
+    def _name(self, lo: int, hi: int, fresh: bool) -> None:
+        """Tell what these bytes are called: a registered name, or their size."""
+        own = [
+            record
+            for thing in registered()
+            for record in thing.describe()
+            if isinstance(record, r.Alloc) and lo <= record.span[0] < hi
+        ]
+        self._names.pop(lo, None)
+        if own:
+            for record in own if fresh and listening() else ():
+                emit(replace(record, reuse=False))
+            return
         name = f"pinned memory of {hi - lo} bytes"
         new = r.Alloc(thread=thread_name(), span=(lo, hi), kind="pinned", name=name, reuse=not fresh)
         new.loc = caller()
-        emit(new)
+        self._names[lo] = new
+        if listening():
+            emit(new)

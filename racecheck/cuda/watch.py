@@ -27,6 +27,7 @@ from racecheck.trace import announcer, flusher
 from racecheck.trace.locks import HostThreads, current_threads
 from racecheck.trace.replacing import replaced
 from racecheck.trace.threads import traced_threads
+from racecheck.words import counted
 
 #: How calls are seen; "auto" is the first of the others that works here.
 CAPTURES = ("auto", "cupti", "hooks")
@@ -82,7 +83,7 @@ def watch(capture: str = "auto", *, operators: bool = False, exact: bool = False
         copies = _order(stack, observer, capture)
         if operators or not isinstance(current_threads(), HostThreads) or not current_threads().open:
             stack.enter_context(traced_threads(_Threads(observer, copies=copies) if operators else None))
-        stack.enter_context(announcer(observer.graphs))
+        stack.enter_context(announcer(observer.announce))
         stack.enter_context(flusher(lambda ended: observer.flush()))
         if operators:
             stack.enter_context(replaced(view_patches(observer)))
@@ -94,6 +95,16 @@ def watch(capture: str = "auto", *, operators: bool = False, exact: bool = False
             yield observer
         finally:
             _open = None
+            _admit(observer.unknown_launches)
+
+
+def _admit(launches: int) -> None:
+    if launches:
+        warnings.warn(
+            f"{counted(launches, 'launch', 'launches')} of graphs that were captured before the watch began: "
+            "what they read is not known and was not judged; capture them inside it",
+            stacklevel=4,
+        )
 
 
 def _order(stack: ExitStack, observer: Observer, capture: str) -> bool:

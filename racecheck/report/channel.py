@@ -18,6 +18,11 @@ FORMAT = "racecheck-audit/1"
 VARIABLE = "RACECHECK_REPORT"
 
 
+def process_name() -> str:
+    """This process, by its number and command."""
+    return f"{os.getpid()}: {' '.join(sys.argv)[:200]}"
+
+
 def deliver(audit: Audit) -> None:
     """Add the line of `audit`; nothing if nobody asked. Several processes may write one file."""
     path = os.environ.get(VARIABLE)
@@ -27,7 +32,7 @@ def deliver(audit: Audit) -> None:
 
     line = {
         "format": FORMAT,
-        "process": f"{os.getpid()}: {' '.join(sys.argv)[:200]}",
+        "process": process_name(),
         "report": audit.report(),
         "verdict": audit.verdict,
         "findings": [finding_dict(finding) for finding in audit.findings],

@@ -80,6 +80,39 @@ def test_child_processes_are_audited_too(program: str, how: str) -> None:
     assert (err.count("verdict: clean"), err.count("verdict: race")) == (1, 1)
 
 
+@pytest.mark.parametrize(
+    ("line", "code", "verdicts", "lost"),
+    [
+        ("os._exit(5)", 66, 1, 0),
+        ("os.fork() or (step(False), os._exit(0)); os.wait()", 66, 2, 0),
+        ("os.environ.clear()", 66, 1, 0),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 137, 0, 1),
+        ("os.execv(sys.executable, [sys.executable, '-c', 'print(2)'])", 0, 0, 1),
+    ],
+)
+def test_every_way_to_end_has_a_verdict_or_is_said_to_have_none(
+    tmp_path: Path, line: str, code: int, verdicts: int, lost: int
+) -> None:
+    """`os._exit` in a fork too; who is killed, or becomes another program, is named."""
+    source = PROGRAM.split("if __name__")[0].replace("import ", "import signal, ", 1)
+    path = tmp_path / "ending.py"
+    path.write_text(f"{source}step(False)\n{line}\n")
+    got, _, err = execute("--device", "virtual", "--", sys.executable, str(path))
+    assert (got, err.count("verdict: race"), err.count("no verdict: it was killed")) == (code, verdicts, lost)
+    assert "no process used the GPU" not in err
+
+
+def test_asking_whether_there_is_a_torch_is_no_import(tmp_path: Path) -> None:
+    """Libraries look for its spec first; the import that follows is audited. Its own audit is no process."""
+    path = tmp_path / "asks.py"
+    body = "import racecheck\nwith racecheck.audit():\n    step(False)\n"
+    asks = "import importlib.util\nassert importlib.util.find_spec('torch').loader\n"
+    path.write_text(asks + PROGRAM.split("if __name__")[0] + body)
+    code, _, err = execute("--device", "virtual", "--", sys.executable, str(path))
+    assert code == 66
+    assert err.rstrip().endswith("racecheck: 1 finding in 1 audited process")
+
+
 def test_the_environment_alone_does_it(program: str) -> None:
     """What `--env` prints audits any later command, which prints its own verdict."""
     code, out, _ = execute("--env", "--device", "virtual")

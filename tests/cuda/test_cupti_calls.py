@@ -16,6 +16,7 @@ import racecheck
 from racecheck.cuda import cupti
 from racecheck.cuda.observer import Observer
 from racecheck.errors import UsageError
+from racecheck.trace import announcer
 from racecheck.trace import records as r
 
 DEVICE, STREAM, EVENT = 1 << 44, 70, 5
@@ -38,6 +39,8 @@ class Cbid(enum.IntEnum):
     cuMemcpy2DAsync_v2 = 12
     cuLaunchKernel = 13
     cuStreamSynchronize_ptsz = 14
+    cuGraphExecUpdate_v2 = 15
+    cuStreamDestroy_v2 = 16
 
 
 class Driver:
@@ -155,6 +158,53 @@ def test_a_captured_copy_is_tied_to_its_graph(driver: Driver) -> None:
         driver.call("cuGraphLaunch", 91, STREAM)
         host.numpy()[:] = 1
         driver.call("cuGraphLaunch", 91, STREAM)
+    assert audit.verdict == "race"
+
+
+def test_a_capture_that_fails_ends_all_the_same(driver: Driver) -> None:
+    """What is issued to its stream afterwards is issued, and its races are found."""
+    host = torch.zeros(64, dtype=torch.int64)
+    _graph, graph_at = words(90)  # what the call leaves there is nothing
+    with cupti.calls_seen(Observer()), racecheck.audit() as audit:
+        driver.call("cuStreamBeginCapture_v2", STREAM, 0)
+        driver.call("cuMemcpyHtoDAsync_v2", DEVICE, host.data_ptr(), 512, STREAM)
+        driver.call("cuStreamEndCapture", STREAM, graph_at, status=901)
+        for number in range(2):
+            host.numpy()[:] = number + 1
+            driver.call("cuMemcpyHtoDAsync_v2", DEVICE, host.data_ptr(), 512, STREAM)
+    assert audit.verdict == "race"
+    assert not any(isinstance(record, r.Capture) for record in audit.trace)
+
+
+@pytest.mark.parametrize(("status", "copies"), [(0, 1), (910, 2)])
+def test_an_updated_graph_does_what_it_was_updated_with(driver: Driver, status: int, copies: int) -> None:
+    """Captured while nobody listens, too; an update that fails changes nothing."""
+    host = torch.zeros(64, dtype=torch.int64)
+    graph, graph_at = words(0)
+    executable, executable_at = words(91)
+    observer = Observer()
+    with cupti.calls_seen(observer), announcer(observer.announce):
+        for number in (2, 1):
+            graph[0] = 80 + number
+            driver.call("cuStreamBeginCapture_v2", STREAM, 0)
+            for _ in range(number):
+                driver.call("cuMemcpyHtoDAsync_v2", DEVICE, host.data_ptr(), 512, STREAM)
+            driver.call("cuStreamEndCapture", STREAM, graph_at)
+        driver.call("cuGraphInstantiateWithFlags", executable_at, 82, 0)
+        driver.call("cuGraphExecUpdate_v2", 91, 81, 0, status=status)
+        with racecheck.audit() as audit:
+            driver.call("cuGraphLaunch", 91, STREAM)
+    nodes = {record.graph: record.nodes for record in audit.trace if isinstance(record, r.Capture)}
+    (launch,) = (record for record in audit.trace if isinstance(record, r.Replay))
+    assert (len(nodes[launch.graph]), executable[0]) == (copies, 91)
+
+
+def test_a_destroyed_stream_s_handle_stands_for_another(driver: Driver) -> None:
+    """Nothing orders the two streams."""
+    with cupti.calls_seen(Observer()), racecheck.audit() as audit:
+        for _ in range(2):
+            driver.call("cuMemcpyAsync", DEVICE, DEVICE + 4096, 512, STREAM)
+            driver.call("cuStreamDestroy_v2", STREAM)
     assert audit.verdict == "race"
 
 

@@ -8,37 +8,14 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
+from fake_gpu import DEVICE, EVENT, EXEC, GRAPH, SIDE, STREAM, Gpu
 
 import racecheck
-from racecheck.cuda.driver_copies import DriverCopies
 from racecheck.cuda.observer import Observer
 from racecheck.staging.named import _Name
 from racecheck.trace import records as r
 from racecheck.trace import register, scope
 from racecheck.trace.threads import traced_threads
-
-DEVICE = 1 << 44
-STREAM, SIDE, EVENT, GRAPH, EXEC = 70, 71, 5, 90, 91
-
-
-class Gpu:
-    """The calls of a program, as hooks or CUPTI would tell them."""
-
-    def __init__(self, exact: bool = False) -> None:
-        self.seen = Observer(exact)
-        self.copies = DriverCopies(self.seen)
-        self.host = torch.zeros(64, dtype=torch.int64)
-        self.bytes = self.host.numpy()
-        self.copies._pinned[self.host.data_ptr()] = True  # no driver is asked here
-
-    def stage(self, stream: int = STREAM) -> None:
-        """A non-blocking copy of the host block."""
-        self.copies.to_device(DEVICE, self.host.data_ptr(), 512, stream)
-
-    def kernel(self, reads: int, writes: int, stream: int) -> None:
-        """A kernel over two device blocks."""
-        node = r.Node(kind="kernel", reads=((reads, reads + 512),), writes=((writes, writes + 512),))
-        self.seen.work(stream, node)
 
 
 @pytest.fixture
@@ -253,7 +230,7 @@ def test_each_device_has_a_default_stream_and_waits_of_its_own() -> None:
 
     def run(waits_for: int) -> str:
         gpu = Gpu()
-        gpu.seen.device = lambda: here[0]
+        gpu.seen.streams.device = lambda: here[0]
         with racecheck.audit() as audit:
             for number in range(2):
                 here[0] = 0

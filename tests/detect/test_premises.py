@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import zip_longest
 
 import pytest
@@ -10,12 +12,18 @@ from toy_engine import COPY, RECORD, WRITE, Toy
 from racecheck.detect import Detector
 from racecheck.detect.premises import Premises
 from racecheck.prove.certificate import certificate
+from racecheck.trace import records as r
 
 
 def seen(toy: Toy, told: bool = True) -> tuple[Premises, str]:
     """What the premises and the verdict of the toy's run are."""
-    detector = Detector(toy.run_ahead if told else None)
-    for record in toy.records():
+    return judged(toy.records(), toy.run_ahead if told else None)
+
+
+def judged(records: Iterable[r.Record], told: int | None = None) -> tuple[Premises, str]:
+    """The same of any records."""
+    detector = Detector(told)
+    for record in records:
         detector.feed(record)
     return detector.premises.result(), detector.verdict
 
@@ -108,6 +116,71 @@ def test_waiting_for_the_own_slot_needs_no_rotation() -> None:
     assert premises.letters == ""
 
 
+def in_one_stream(toy: Toy) -> Iterator[r.Record]:
+    """The toy's run with copies and kernels on one stream, so that device memory needs no slots."""
+    for record in toy.records():
+        known = isinstance(record, (r.DeviceOp, r.EventRecord, r.StreamWait))
+        yield replace(record, stream="one") if known else record
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3])
+def test_waiting_for_the_own_slot_needs_no_other_wait(slots: int) -> None:
+    """No step is ever waited for as a whole, and any number of slots is safe."""
+    premises, verdict = judged(in_one_stream(Toy(slots=slots, own_wait=True, skipped=range(8))))
+    assert (premises.letters, verdict) == ("", "clean")
+
+
+def test_one_write_without_its_own_wait_needs_the_others() -> None:
+    """The same without the slot's own wait: premise a, and a race."""
+    premises, verdict = judged(in_one_stream(Toy(slots=2, skipped=range(8))))
+    assert (premises.letters, verdict) == ("a", "race")
+
+
+@pytest.mark.parametrize("told", [1, None])
+@pytest.mark.parametrize("numbers", [(100, 1), (5, 3), (0, 100)])
+@pytest.mark.parametrize(
+    ("toy", "letters"),
+    [
+        (Toy(), ""),
+        (Toy(dropped=(3,)), ""),
+        (Toy(skipped=(2,)), "a"),
+        (Toy(event="copy"), "b"),
+        (Toy(event="before"), "c"),
+        (Toy(stays=True), "d"),
+        (Toy(dropped=(3,), advances=True), "e"),
+        (Toy(apart=True), "f"),
+    ],
+)
+def test_how_steps_are_numbered_does_not_matter(
+    toy: Toy, letters: str, numbers: tuple[int, int], told: int | None
+) -> None:
+    """They begin anywhere and leave numbers out: steps are as far apart as there are plans between them."""
+    start, by = numbers
+
+    def renumbered() -> Iterator[r.Record]:
+        for record in replace(toy, _turns={}).records():
+            step = record.mark.step
+            yield record if step is None else replace(record, mark=r.Mark(step=start + by * step))
+
+    premises, _ = judged(renumbered(), told)
+    assert (premises.letters, premises.slots) == (letters, 2)
+    if not letters:
+        assert (premises.status, premises.run_ahead) == ("held", 1)
+
+
+def test_slots_that_follow_numbers_of_which_some_are_left_out() -> None:
+    """Odd steps have nothing to stage: even ones all lie in slot 0, and each waits for the one before."""
+
+    def records() -> Iterator[r.Record]:
+        yield from Toy(slots=2, steps=0).records()
+        for record in Toy(slots=1, run_ahead=0).records():
+            step = record.mark.step
+            yield record if step is None else replace(record, mark=r.Mark(step=2 * step))
+
+    premises, verdict = judged(records(), told=1)
+    assert (premises.letters, verdict) == ("", "clean")
+
+
 def test_run_ahead_is_counted() -> None:
     """Two waits skipped in a row: three steps in flight, where one was assumed."""
     premises, _ = seen(Toy(slots=8, skipped=(2, 3)))
@@ -137,6 +210,26 @@ def test_engines_of_one_trace_are_kept_apart() -> None:
     premises = detector.premises.result()
     assert premises.letters == "f"
     assert {name[-1] for each in premises.broken for name in each.buffers} == {"1"}
+
+
+@pytest.mark.parametrize("ahead", [1, 3])
+def test_engines_of_one_thread_with_steps_of_their_own_are_not_accused(ahead: int) -> None:
+    """A draft model's `ahead` steps, then one of the target's: how far steps are apart is not known."""
+
+    def steps(toy: Toy) -> list[list[r.Record]]:
+        """The records by step, those before the first with it."""
+        found: list[list[r.Record]] = [[]]
+        for record in toy.records():
+            if isinstance(record, r.HostAccess) and record.mark.step == len(found):
+                found.append([])
+            found[-1].append(replace(record, thread="host"))
+        return found
+
+    draft, target = steps(Toy(steps=4 * ahead)), steps(Toy(engine=1, steps=4))
+    turns = [[*draft[ahead * turn : ahead * (turn + 1)], target[turn]] for turn in range(4)]
+    premises, verdict = judged(record for turn in turns for step in turn for record in step)
+    assert (premises.letters, verdict) == ("", "clean")
+    assert premises.status == ("held" if ahead == 1 else "not checked")
 
 
 def test_a_second_run_begins_anew() -> None:

@@ -40,8 +40,7 @@ class PremiseCheck:
         self._engines = Engines()
         self._waits = Waits(ordering)
         self._notes = Notes()
-        self._observed = self._dropped = 0
-        self._unmarked = self._round = False
+        self._observed = self._dropped = self._unmarked = 0
         #: To be called after the ordering has accounted for the record.
         self.handlers: dict[type, Callable[[Any], None]] = {
             r.EventRecord: self._waits.recorded,
@@ -73,6 +72,7 @@ class PremiseCheck:
         if not self._places:
             return unchecked(NO_STEPS if self._unmarked else NO_BUFFERS)
         told = self._told is not None
+        mixed = any(engine.mixed for engine in self._engines)  # then no distance between steps means anything
         return Premises(
             slots=self._slots,
             run_ahead=self._observed,
@@ -80,13 +80,9 @@ class PremiseCheck:
             told=told,
             steps=sum(engine.planned for engine in self._engines),
             dropped=self._dropped,
-            broken=self._notes.broken(told=told),
-            unchecked=self._why_not(),
+            broken=() if mixed else self._notes.broken(told=told),
+            unchecked=MIXED if mixed else None if self._notes.rounds else NO_ROUND,
         )
-
-    def _why_not(self) -> str | None:
-        mixed = any(2 * engine.run > engine.planned for engine in self._engines)
-        return MIXED if mixed else None if self._round else NO_ROUND
 
     @property
     def _slots(self) -> int:
@@ -140,12 +136,12 @@ class PremiseCheck:
     def _write(self, buffer: str, slot: int, chain: Chain, record: r.HostAccess) -> None:
         number = record.mark.step
         if number is None:
-            self._unmarked = True
+            self._unmarked += 1
             return
         engine = self._engines.of(record.thread, buffer)
         if number != engine.latest:
             self._judge_reuses(engine)
-        step = engine.enter(number)
+        step = engine.enter(number, buffer)
         place = self._places.get((buffer, slot))
         if place is None:
             place = self._places[buffer, slot] = Place(buffer, slot)
@@ -155,7 +151,9 @@ class PremiseCheck:
             if not use.readers:
                 return  # still the same plan
             self._again(place, use, chain, record)
-        self._round |= use is not None and use.step is not step
+        if use is not None and use.step is not step:
+            readers = [each.moment for each in use.readers.values()]
+            self._notes.round(guarded=not readers or self._waits.guard(record.thread, number, readers))
         self._ahead(engine, buffer, chain, record)
         self._turn(engine, place, chain, record)
         place.use = Use(engine.run, step, record.thread, record.loc)
@@ -175,10 +173,10 @@ class PremiseCheck:
         """Premises a, b and c: is the planner behind all that it must be behind?"""
         pending = engine.open_steps(chain)
         if pending:
-            self._observed = max(self._observed, engine.latest - pending[0].number)
+            self._observed = max(self._observed, engine.planned - pending[0].turn)
         for step in pending:
             reader = step.open_reader(chain)
-            if step.number <= engine.latest - self._d and reader is not None and not step.flagged:
+            if step.turn <= engine.planned - self._d and reader is not None and not step.flagged:
                 self._notes.flag(step, blame.unwaited(step, reader, record), engine.latest, buffer)
 
     def _turn(self, engine: Engine, place: Place, chain: Chain, record: r.HostAccess) -> None:
@@ -188,8 +186,10 @@ class PremiseCheck:
         advanced = dropped is not None and dropped is not place
         if advanced and dropped is not None:
             self._notes.add(blame.moved_on(dropped, place, self._slots_of, record), number, place.buffer)
-        if last is None or last.run != engine.run or not 0 < number - last.step.number < self._d:
+        if last is None or last.run != engine.run or not 0 < engine.planned - last.step.turn < self._d:
             return
+        if number - last.step.number >= self._d and not last.open_readers(chain):
+            return  # slots that follow the numbers, of which some are left out
         if self._waits.guard(record.thread, number, [each.moment for each in last.readers.values()]):
             return
         engine.reuses.append(Reuse(place, last.step.number, number, record.loc, advanced))

@@ -17,6 +17,8 @@ class Notes:
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], Broken] = {}
         self._latest: dict[tuple[str, str], int] = {}  # the step that broke it last
+        self._ahead: set[tuple[str, str]] = set()  # those about steps that the host must be behind
+        self.rounds = self._guarded = 0  # places that a step took from another; those it had waited for
         self._unwaited = self._late = 0  # steps that were not waited for in time; and those that were later
 
     def add(self, why: Blame, step: int, buffer: str) -> None:
@@ -35,7 +37,13 @@ class Notes:
         """`step` had an open reader when it was too late for one, as `planned` wrote `buffer`."""
         step.flagged = why.letter
         self._unwaited += why.letter == "a"
+        self._ahead.add((why.letter, why.how))
         self.add(why, planned, buffer)
+
+    def round(self, *, guarded: bool) -> None:
+        """A step takes a place that was another's; `guarded`: it has waited for all that read it."""
+        self.rounds += 1
+        self._guarded += guarded
 
     def waited(self, step: Step) -> None:
         """A wait for `step` has come."""
@@ -52,13 +60,16 @@ class Notes:
         """All of them, by letter; waits that were only late are none if nobody has `told` when they must be.
 
         Buffers that do not rotate with the others, or counters that are not one, explain as well why a
-        dropped plan's slot was not the next one.
+        dropped plan's slot was not the next one. Where each step waited for what read a place
+        before it took it, no wait for whole steps is needed.
         """
+        guarded = 0 < self.rounds == self._guarded
         explained = {name for each in self._found.values() if each.how in _EXPLAINS for name in each.buffers}
         kept = [
             each
             for each in self._found.values()
             if each.how != "drop-advance" or explained.isdisjoint(each.buffers)
+            if not (guarded and (each.letter, each.how) in self._ahead)
             if each.letter != "a" or told or not self.only_late
         ]
         return tuple(sorted(kept, key=lambda each: (each.letter, each.how)))

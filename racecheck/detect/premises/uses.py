@@ -36,9 +36,14 @@ class Reader(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Step:
-    """One step of an engine: the latest reader on each chain, and what its events came to."""
+    """One step of an engine: the latest reader on each chain, and what its events came to.
+
+    `number` is what the program calls it; `turn` counts the steps that were planned, and so says how far two
+    are apart: a program may leave numbers out.
+    """
 
     number: int
+    turn: int
     readers: dict[int, Reader] = field(default_factory=dict)
     first_copy: int | None = None
     waited: Recorded | None = None  # the event of the latest host wait that was for this step
@@ -122,9 +127,21 @@ class Engine:
     plans: dict[str, tuple[Place, Use]] = field(default_factory=dict)  # the latest of each buffer
     reuses: list[Reuse] = field(default_factory=list)  # of the latest step
     dropped: int = -1  # the latest step that was planned again
+    forth: bool = False  # did numbers go back that were none of a new run?
 
-    def enter(self, number: int) -> Step:
-        """`number` is being planned; a smaller one than before is a new run's."""
+    @property
+    def mixed(self) -> bool:
+        """Are these the steps of several engines?"""
+        return self.forth or 2 * self.run > self.planned
+
+    def enter(self, number: int, buffer: str) -> Step:
+        """`number` is being planned, in `buffer`.
+
+        A smaller one than before is a new run's, unless those of the buffer have only grown.
+        """
+        _, use = self.plans.get(buffer, (None, None))
+        if use is not None and use.run == self.run and use.step.number < number < self.latest:
+            self.forth = True
         if number < self.latest:
             self.run += 1
             self.steps.clear()
@@ -134,7 +151,7 @@ class Engine:
             self.planned += 1
         known = self.steps.get(number)
         if known is None:
-            known = self.steps[number] = self.recent[number] = Step(number)
+            known = self.steps[number] = self.recent[number] = Step(number, self.planned)
             for kept, most in ((self.steps, REMEMBERED), (self.recent, RECENT)):
                 while len(kept) > most:
                     del kept[next(iter(kept))]
