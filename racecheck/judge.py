@@ -185,7 +185,7 @@ class Audit:
             return None
         if not self._dropped and not any(isinstance(record, (DeviceOp, Replay)) for record in self.trace):
             return (
-                "no device work was recorded in the audited code; run it on a GPU, or under "
+                "no device work was recorded in the audited code; let it do some, on a GPU or under "
                 "racecheck.virtual_cuda()"
             )
         return f"{UNTESTED}; run more steps in it"

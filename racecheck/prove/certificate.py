@@ -69,7 +69,10 @@ def _what_is_left(premises: Premises) -> str:
         settings |= SETTINGS[broken.how]
     need = enough(Protocol(run_ahead=run_ahead, **settings))
     if need is None:
-        return f"certificate: none: no slot count is safe with run-ahead {run_ahead}"
+        letters = ", ".join(f"({letter})" for letter in premises.letters)
+        return (
+            f"certificate: none: while {letters} is broken no slot count is safe with run-ahead {run_ahead}"
+        )
     if need <= slots:
         return f"certificate: {counted(slots, 'slot')} will do with run-ahead {run_ahead} all the same"
     have = counted(slots, "slot")

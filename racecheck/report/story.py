@@ -33,6 +33,8 @@ def _lines(finding: Finding, replay: str | None) -> Iterator[Line]:
         yield _buffer(finding)
     yield _side("first", finding.first)
     yield _side("second", finding.second)
+    if any(side.since is not None for side in (finding.first, finding.second)):
+        yield Line("exact", "with --exact (exact=True) this write is known by its line, not its stretch")
     yield Line("missing" if finding.kind == "race" else "wrong", finding.missing)
     for reason in finding.reasons:
         yield Line("because", reason)

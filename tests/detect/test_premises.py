@@ -91,7 +91,11 @@ def test_a_dropped_plan_that_nobody_waits_for() -> None:
 @pytest.mark.parametrize(
     ("toy", "letter", "left"),
     [
-        (Toy(slots=3, skipped=(2,)), "a", "certificate: none: no slot count is safe with run-ahead 1"),
+        (
+            Toy(slots=3, skipped=(2,)),
+            "a",
+            "certificate: none: while (a) is broken no slot count is safe with run-ahead 1",
+        ),
         (
             Toy(slots=3, dropped=(3,), advances=True),
             "e",

@@ -54,7 +54,7 @@ def test_a_known_finding_is_known_to_its_last_day(tmp_path: Path) -> None:
 
 
 def test_a_finding_does_not_inherit_what_was_accepted_of_another(tmp_path: Path) -> None:
-    """Two findings alike, numbered as they appear: the first is accepted, then it goes or a third one comes."""
+    """Two findings alike, numbered as they appear: one that was accepted goes, or a third one comes."""
     first, second, third = (make_finding(ordinal=number) for number in (1, 2, 3))
     entries = [
         Entry(fingerprint=each.fingerprint, alike=2, reason="soon", expires=DAY) for each in (first, second)
@@ -62,10 +62,12 @@ def test_a_finding_does_not_inherit_what_was_accepted_of_another(tmp_path: Path)
 
     def states(accepted: list[Entry], *runs: list[Finding]) -> list[str]:
         baseline = load(write(tmp_path, render(accepted)))
-        return [outcome.state for outcome in baseline.apply([make_outcome("race", run) for run in runs], DAY)]
+        outcomes = [make_outcome("race", run) for run in runs]
+        return [outcome.state for outcome in baseline.apply(outcomes, DAY)]
 
     assert states(entries[:1], [first]) == ["failed"], "what is left has taken its number"
-    assert states(entries, [first, second], [first], [first, second, third]) == ["known"] * 2 + ["failed"]
+    runs = [first, second], [first], [first, second, third]
+    assert states(entries, *runs) == ["known", "known", "failed"]
     (one,) = load(write(tmp_path, render(entries[:1]))).apply([make_outcome("race", [first])], DAY)
     assert described(load(write(tmp_path)), [one], DAY)[0].startswith("changed ")
 

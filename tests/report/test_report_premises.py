@@ -42,7 +42,7 @@ def test_a_clean_run_that_broke_one_was_lucky() -> None:
     broken = replace(HELD, slots=3, broken=(SKIPPED,))
     assert lines(broken) == [
         "premise (a) broken at engine/x.py:41: nobody waits, in 3 steps",
-        "certificate: none: no slot count is safe with run-ahead 1",
+        "certificate: none: while (a) is broken no slot count is safe with run-ahead 1",
         "this run was clean only because no slot that it wrote again had a reader left",
     ]
     assert len(lines(broken, "race")) == 2
@@ -58,7 +58,7 @@ def test_a_clean_run_that_broke_one_was_lucky() -> None:
         ("drop-advance", 2, "certificate: none: 2 slots, and with run-ahead 1 this takes 3"),
         ("drop-advance", 3, "certificate: 3 slots will do with run-ahead 1 all the same"),
         ("event-before", 3, "certificate: 3 slots will do with run-ahead 1 all the same"),
-        ("one-stays", 4, "certificate: none: no slot count is safe with run-ahead 1"),
+        ("one-stays", 4, "certificate: none: while (a) is broken no slot count is safe with run-ahead 1"),
     ],
 )
 def test_the_theorem_is_asked_what_is_left(how: str, slots: int, left: str) -> None:
