@@ -84,6 +84,6 @@ def test_beside_timeout_and_randomly(programs: pytest.Pytester, monkeypatch: pyt
     """A time limit and another order leave the verdicts as they are."""
     pytest.importorskip("pytest_timeout")
     pytest.importorskip("pytest_randomly")
-    monkeypatch.delenv("PYTEST_ADDOPTS")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:rerunfailures")  # that one leaves a thread behind
     result = programs.runpytest_inprocess("--timeout", "60", "-p", "randomly", "-p", "no:xdist")
     result.stdout.fnmatch_lines(["Using --randomly-seed=*", "*= 2 failed, 2 passed, 2 race in *"])
