@@ -7,6 +7,7 @@ build does notice: from the first context on, `torch.accelerator` stands for the
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -79,6 +80,8 @@ _kept: list[Any] = []  # registrations live as long as these
 def register_backend() -> None:
     """Register the backend with PyTorch, once a process."""
     if _kept:
+        # C++ asks for the module by name, and a test that restores `sys.modules` may have taken it out
+        sys.modules.setdefault(f"torch.{BACKEND}", getattr(torch, BACKEND))
         return
     hooks = _Hooks()
     _setup_privateuseone_for_python_backend(BACKEND, backend_module=_Module(), hook=hooks)

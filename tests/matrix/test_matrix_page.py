@@ -35,12 +35,12 @@ def test_the_page_has_the_races_that_the_scenario_expects(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_readme_quotes_the_page(name: str) -> None:
-    """Every resource races with one slot under each of its runners, and is clean with two and three."""
+    """Every resource races with one slot under each of its runners, and is proved safe with two and three."""
     readme = " ".join((ROOT / "README.md").read_text().split())
     assert (
-        "every resource races with one slot under each of its runners, and is clean with two and with"
+        "every resource races with one slot under each of its runners, and is proved safe with two and with"
         in readme
     )
     own = [row for row in rows(name) if row[1] != "run-ahead"]
     assert own
-    assert all(row[2:6] == ["race", "clean", "clean", "2"] for row in own)
+    assert all(row[2:6] == ["race", "proved safe", "proved safe", "2"] for row in own)

@@ -12,6 +12,9 @@ from racecheck.report import Row
 from racecheck.scenario import run as scenario_run
 from racecheck.scenario.plan import RowPlan
 
+#: An inner run finds a source tree's own metadata, and warns that what it names is imported already.
+QUIET = "-W ignore::pytest.PytestAssertRewriteWarning"
+
 
 @pytest.fixture(autouse=True)
 def quiet(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,7 +23,7 @@ def quiet(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
         request.getfixturevalue("pytester")  # it clears the options
     for name in (*VARIABLES.values(), "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "CI", "BUILD_NUMBER"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:randomly -p no:rerunfailures")
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"-p no:randomly -p no:rerunfailures {QUIET}")
 
 
 @pytest.fixture

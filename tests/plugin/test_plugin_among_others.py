@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+QUIET = "-W ignore::pytest.PytestAssertRewriteWarning"  # see conftest.py
 RACES = """\
 # expect: {expect}
 alloc device D
@@ -74,7 +75,7 @@ def test_beside_rerunfailures(programs: pytest.Pytester, monkeypatch: pytest.Mon
     """A test that runs again counts once; a race stays one, which a rerun could not change."""
     pytest.importorskip("pytest_rerunfailures")
     # in a process of its own: it leaves a thread behind that others would have to reckon with
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:randomly")
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"-p no:randomly {QUIET}")
     result = programs.runpytest_subprocess("--reruns", "1", "--race-report", "out")
     result.stdout.fnmatch_lines(["*= 2 failed, 2 passed, 2 rerun, 2 race in *"])
     assert len(json.loads(Path("out/report.json").read_text())["outcomes"]) == 3
@@ -84,6 +85,6 @@ def test_beside_timeout_and_randomly(programs: pytest.Pytester, monkeypatch: pyt
     """A time limit and another order leave the verdicts as they are."""
     pytest.importorskip("pytest_timeout")
     pytest.importorskip("pytest_randomly")
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:rerunfailures")  # that one leaves a thread behind
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"-p no:rerunfailures {QUIET}")  # that one leaves a thread behind
     result = programs.runpytest_inprocess("--timeout", "60", "-p", "randomly", "-p", "no:xdist")
     result.stdout.fnmatch_lines(["Using --randomly-seed=*", "*= 2 failed, 2 passed, 2 race in *"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import sys
 import threading
 from pathlib import Path
 
@@ -254,3 +255,12 @@ def test_streams_events_and_graphs_do_not_outlive_their_context(use):
     assert "cuda:0" in repr(stream)  # showing it needs no context
     with racecheck.virtual_cuda(), pytest.raises(RuntimeError, match="another virtual_cuda"):
         OLD[use](stream, event, graph)
+
+
+def test_a_module_table_that_was_restored_is_mended(monkeypatch):
+    """C++ finds the backend's module by its name; a run of pytest inside a test takes it out at its end."""
+    with racecheck.virtual_cuda():
+        torch.zeros(2, device="cuda")
+    monkeypatch.delitem(sys.modules, "torch.racecheck_cuda")
+    with racecheck.virtual_cuda():
+        assert torch.arange(3, device="cuda").tolist() == [0, 1, 2]
