@@ -113,7 +113,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         entry["titles"] = sorted({row["title"] for row in found})
         for name in MEASURED if found else ():
             values = [row[name] for row in found]
-            entry[name] = {"median": statistics.median(values), "most": max(values)}
+            entry[name] = {"median": round(statistics.median(values), 2), "most": max(values)}
         if found:
             entry["token"] = found[0]["token"]
         out[fault] = entry | {"beyond": beyond(fault, entry)}
