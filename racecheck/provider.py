@@ -10,6 +10,8 @@ import racecheck
 from racecheck.trace import scope
 
 DEVICES = ("virtual", "cuda")
+#: How calls on a real GPU are seen; "auto" is the first of the others that works.
+CAPTURES = ("auto", "cupti", "hooks")
 
 
 @contextmanager

@@ -20,11 +20,10 @@ import racecheck
 from racecheck.commands import options
 from racecheck.errors import UsageError
 from racecheck.injected import FOUND, OPTIONS, Options
-from racecheck.provider import DEVICES
+from racecheck.provider import CAPTURES, DEVICES
 from racecheck.report.channel import VARIABLE
 from racecheck.words import counted
 
-CAPTURES = ("auto", "cupti", "hooks")
 _INJECT = Path(racecheck.__file__).parent / "inject"
 
 

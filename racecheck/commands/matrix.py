@@ -20,8 +20,7 @@ from racecheck.matrix import text as texts
 from racecheck.matrix.measure import Measured, matrix_of, measure, plans_of
 from racecheck.report.text import plainly
 from racecheck.scenario.load import ScenarioFile, load_all
-from racecheck.scenario.model import MOST_STEPS
-from racecheck.scenario.plan import RUNNERS, Overrides, RowPlan, check
+from racecheck.scenario.plan import Overrides, RowPlan, check
 from racecheck.scenario.run import References
 
 #: Columns of a report that goes to a file or a pipe, which have no width.
@@ -39,22 +38,10 @@ def matrix(
         int,
         typer.Option("--slots", parser=options.whole(1, MOST), metavar="N", help="Try 1 to N slots."),
     ] = 3,
-    runner: Annotated[
-        str | None,
-        typer.Option(parser=options.one_of(RUNNERS), metavar="NAME", help="Only main, piecewise or eager."),
-    ] = None,
-    lag: Annotated[
-        str | None,
-        typer.Option(parser=options.lag, metavar="L", help="latest, eager, seed:N or a token."),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(parser=options.whole(0, 2**32 - 1), metavar="S", help="Draw everything from S."),
-    ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option(parser=options.whole(1, MOST_STEPS), metavar="N", help="Run N engine steps at most."),
-    ] = None,
+    runner: options.RunnerOption = None,
+    lag: options.LagOption = None,
+    seed: options.SeedOption = None,
+    steps: options.StepsOption = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import typer
 
 from racecheck import words
-from racecheck.scenario.model import check_lag
+from racecheck.scenario.model import MOST_STEPS, check_lag
+from racecheck.scenario.plan import RUNNERS
 from racecheck.scenario.problems import nearest
 
 
@@ -40,3 +42,21 @@ def lag(text: str) -> str:
         return check_lag(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+
+
+RunnerOption = Annotated[
+    str | None,
+    typer.Option("--runner", parser=one_of(RUNNERS), metavar="NAME", help="Only main, piecewise or eager."),
+]
+LagOption = Annotated[
+    str | None,
+    typer.Option("--lag", parser=lag, metavar="L", help="latest, eager, seed:N or a token."),
+]
+SeedOption = Annotated[
+    int | None,
+    typer.Option("--seed", parser=whole(0, 2**32 - 1), metavar="S", help="Draw everything from S."),
+]
+StepsOption = Annotated[
+    int | None,
+    typer.Option("--steps", parser=whole(1, MOST_STEPS), metavar="N", help="Run N engine steps at most."),
+]

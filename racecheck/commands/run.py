@@ -24,8 +24,8 @@ from racecheck.report import html as html_report
 from racecheck.report.json import as_dict, render
 from racecheck.report.outcome import Outcome, exit_code, from_report
 from racecheck.scenario.load import load_all
-from racecheck.scenario.model import MOST_SLOTS, MOST_STEPS
-from racecheck.scenario.plan import RUNNERS, Overrides, RowPlan, check, check_device, plan_all
+from racecheck.scenario.model import MOST_SLOTS
+from racecheck.scenario.plan import Overrides, RowPlan, check, check_device, plan_all
 from racecheck.scenario.run import References, run_row
 from racecheck.trace.repository import below, here
 from racecheck.trace.stream import Listener
@@ -45,25 +45,13 @@ def run(
             parser=options.whole(1, MOST_SLOTS), metavar="N", help="Probe with N slots; nothing is expected."
         ),
     ] = None,
-    runner: Annotated[
-        str | None,
-        typer.Option(parser=options.one_of(RUNNERS), metavar="NAME", help="Only main, piecewise or eager."),
-    ] = None,
+    runner: options.RunnerOption = None,
     device: Annotated[
         str, typer.Option(parser=options.one_of(DEVICES), metavar="NAME", help="virtual or cuda.")
     ] = "virtual",
-    lag: Annotated[
-        str | None,
-        typer.Option(parser=options.lag, metavar="L", help="latest, eager, seed:N or a token."),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(parser=options.whole(0, 2**32 - 1), metavar="S", help="Draw everything from S."),
-    ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option(parser=options.whole(1, MOST_STEPS), metavar="N", help="Run N engine steps at most."),
-    ] = None,
+    lag: options.LagOption = None,
+    seed: options.SeedOption = None,
+    steps: options.StepsOption = None,
     exact: Annotated[
         bool,
         typer.Option(

@@ -7,9 +7,8 @@ until pinned memory comes or goes. Source: CUDA driver API, API synchronization 
 from __future__ import annotations
 
 import ctypes
-import functools
-from typing import Any
 
+from racecheck.cuda.driver import driver
 from racecheck.cuda.observer import Observer
 from racecheck.trace import records as r
 from racecheck.virtual.copies import PAGEABLE_WAITS
@@ -18,12 +17,6 @@ from racecheck.virtual.copies import PAGEABLE_WAITS
 REMEMBERED = 1 << 16
 
 _MEMORY_TYPE, _RANGE_START, _RANGE_SIZE, _HOST = 2, 11, 12, 1
-
-
-@functools.cache
-def driver() -> Any:
-    """The CUDA driver library."""
-    return ctypes.CDLL("libcuda.so.1")
 
 
 class DriverCopies:

@@ -7,13 +7,13 @@ captured function is called again at every replay (a crash on the H200).
 from __future__ import annotations
 
 import ctypes
-import functools
 import itertools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from racecheck.cuda.driver import driver
 from racecheck.errors import UsageError
 
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -43,7 +43,7 @@ def launch(
     with torch.cuda.stream(target):
         if torch.cuda.is_current_stream_capturing():
             _captured.add(number)
-    status = _driver().cuLaunchHostFunc(
+    status = driver().cuLaunchHostFunc(
         ctypes.c_void_p(target.cuda_stream), _callback, ctypes.c_void_p(number)
     )
     if status:
@@ -58,8 +58,3 @@ def _call(number: Any) -> None:
 
 
 _callback = _CALLBACK(_call)  # lives as long as the process: the driver keeps its address
-
-
-@functools.cache
-def _driver() -> Any:
-    return ctypes.CDLL("libcuda.so.1")  # there is one: PyTorch found a GPU

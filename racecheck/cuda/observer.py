@@ -37,7 +37,6 @@ class Observer:
         self._graphs: dict[int, r.Capture] = {}  # by handle
         self._graph_numbers = itertools.count(1)
         self.unknown_launches = 0
-        self.fallback: str | None = None  # why calls are not seen by CUPTI
         self._shared: set[int] = set()  # device blocks that another stream uses, by address
 
     def stream(self, handle: int) -> Hashable:

@@ -23,14 +23,12 @@ from racecheck.cuda.methods import method_patches, view_patches
 from racecheck.cuda.observer import Observer
 from racecheck.cuda.operators import Operators
 from racecheck.errors import UsageError
+from racecheck.provider import CAPTURES
 from racecheck.trace import announcer, flusher
 from racecheck.trace.locks import HostThreads, current_threads
 from racecheck.trace.replacing import replaced
 from racecheck.trace.threads import traced_threads
 from racecheck.words import counted
-
-#: How calls are seen; "auto" is the first of the others that works here.
-CAPTURES = ("auto", "cupti", "hooks")
 
 _open: Observer | None = None
 
@@ -116,7 +114,7 @@ def _order(stack: ExitStack, observer: Observer, capture: str) -> bool:
         except UsageError as error:
             if capture == "cupti":
                 raise
-            observer.fallback = str(error)
+            warnings.warn(f"the GPU is watched through PyTorch's hooks; {error}", stacklevel=4)
         else:
             return False
     stack.enter_context(order_seen(observer))

@@ -6,6 +6,7 @@ import ctypes
 import enum
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import torch
 
 import racecheck
-from racecheck.cuda import cupti
+from racecheck.cuda import cupti, watch
 from racecheck.cuda.observer import Observer
 from racecheck.errors import UsageError
 from racecheck.trace import announcer
@@ -259,3 +260,18 @@ def test_a_missing_or_broken_package_names_the_extra(monkeypatch: pytest.MonkeyP
     with pytest.raises(UsageError, match=wanted):
         cupti.load()
     assert not isinstance(sys.modules.get("cupti"), ModuleType)
+
+
+def test_auto_goes_on_with_the_hooks_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fallback is named; asked for by name, CUPTI is refused instead."""
+
+    def taken(observer: Observer) -> Any:
+        raise UsageError("capture by CUPTI: another tool is subscribed")
+
+    monkeypatch.setattr(watch, "calls_seen", taken)
+    monkeypatch.setattr(watch, "order_seen", lambda observer: nullcontext())
+    with ExitStack() as stack:
+        with pytest.warns(UserWarning, match="through PyTorch's hooks; capture by CUPTI: another tool"):
+            assert watch._order(stack, Observer(), "auto")
+        with pytest.raises(UsageError, match="another tool"):
+            watch._order(stack, Observer(), "cupti")
