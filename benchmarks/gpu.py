@@ -2,7 +2,7 @@
 
 scenarios    every row of the three scenarios on the GPU and on the virtual device: verdicts, findings, tokens
 faults       the catalogue on the GPU: each fault shows what it must, each twin is clean
-repetitions  200 runs of three rows, in several processes: the verdict and the racing buffers, each time
+repetitions  200 runs of each of four rows and two faults, in several processes: their verdicts and buffers
 long         100,000 audited steps: resident memory every 10,000
 litmus       the programs that can be expressed, with their windows held open
 
@@ -28,7 +28,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "gpu.json"
 SCENARIOS = ("qwen3-tts", "orpheus", "qwen3-omni")
-REPEATED = (("orpheus", "main", 1), ("orpheus", "main", 2), ("qwen3-tts", "piecewise", 1))
+#: Rows of scenarios (with the runner and the slots), and faults (with the model): two of each verdict.
+REPEATED: tuple[tuple[str, str, int | None], ...] = (
+    *(("orpheus", "main", slots) for slots in (1, 2)),
+    *(("qwen3-tts", "piecewise", slots) for slots in (1, 2)),
+    *((fault, "orpheus", None) for fault in ("stale-promotion", "padding-scatters-back")),
+)
 REPETITIONS, WORKERS = 200, 10
 LONG = 100_000
 
@@ -84,32 +89,45 @@ def litmus() -> dict[str, Any]:
 
 
 def repetitions() -> list[dict[str, Any]]:
-    """Each row again and again; every outcome with how often it came."""
-    jobs = [(*row, REPETITIONS // WORKERS) for row in REPEATED for _ in range(WORKERS)]
+    """Each of them again and again; every outcome with how often it came."""
+    jobs = [(*each, REPETITIONS // WORKERS) for each in REPEATED for _ in range(WORKERS)]
     with ProcessPoolExecutor(WORKERS, get_context("spawn"), max_tasks_per_child=1) as pool:
         outcomes = list(pool.map(_again, jobs))
     out = []
-    for row in REPEATED:
+    for each in REPEATED:
         seen = Counter(
-            outcome for job, each in zip(jobs, outcomes, strict=True) if job[:3] == row for outcome in each
+            outcome for job, came in zip(jobs, outcomes, strict=True) if job[:3] == each for outcome in came
         )
-        out.append({"row": list(row), "outcomes": [[*outcome, count] for outcome, count in seen.items()]})
+        out.append({"of": list(each), "outcomes": [[*outcome, count] for outcome, count in seen.items()]})
     return out
 
 
-def _again(job: tuple[str, str, int, int]) -> list[tuple[str, str]]:
+def _again(job: tuple[str, str, int | None, int]) -> list[tuple[str, str]]:
+    *each, times = job
+    return _row_again(*each, times) if each[2] is not None else _fault_again(each[0], each[1], times)
+
+
+def _row_again(name: str, runner: str, slots: int, times: int) -> list[tuple[str, str]]:
+    """Verdicts of a row, each with the buffers of its findings."""
     from racecheck.scenario.load import load_all
     from racecheck.scenario.plan import Overrides, check, plan_rows
     from racecheck.scenario.run import References, run_row
 
-    name, runner, slots, times = job
     files, _ = load_all([ROOT / "scenarios" / f"{name}.toml"], check)
-    plan = plan_rows(files[0], Overrides(slots=slots, runner=runner, device="cuda", steps=16))[0]
+    plan = plan_rows(files[0], Overrides(slots=slots, runner=runner, device="cuda"))[0]
     references, out = References(), []
     for _ in range(times):
         row = run_row(plan, references)
         out.append((row.verdict, ", ".join(sorted({finding.buffer for finding in row.findings}))))
     return out
+
+
+def _fault_again(name: str, model: str, times: int) -> list[tuple[str, str]]:
+    """What a fault shows, with the buffer of the first finding."""
+    from racecheck.faults import find, run_fault
+
+    seen = [run_fault(find(name), model, device="cuda") for _ in range(times)]
+    return [(one.verdict, one.on or "") for one in seen]
 
 
 def long() -> dict[str, Any]:

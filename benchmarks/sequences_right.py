@@ -30,7 +30,7 @@ SCENARIOS = ("orpheus", "qwen3-tts", "qwen3-omni")
 #: Slots and run-ahead.
 SETTINGS = ((2, 1), (3, 2))
 #: Shards that a process searches before it is asked again.
-CHUNK = 4
+CHUNK = 40
 
 _engine: dict[Target, EngineProcess] = {}  # of this process: at most one
 
@@ -127,7 +127,7 @@ def main() -> None:
     with ProcessPoolExecutor(given.jobs, get_context("spawn")) as pool:
         for number, done in enumerate(as_completed([pool.submit(work, *unit) for unit in units]), 1):
             done.result()
-            if number % (4 * given.jobs) == 0:
+            if number % given.jobs == 0:
                 keep(given.folder, given.examples, given.result)
     print(table(keep(given.folder, given.examples, given.result)))
 

@@ -126,16 +126,20 @@ class Audit:
         return [None] * len(self.findings) if self._dropped else take(self.trace, self.findings)
 
     @property
-    def first(self) -> Finding | None:
-        """The first of `findings` as it was met, without reasons and repairs: those take time."""
+    def met(self) -> list[Finding]:
+        """`findings` without reasons and repairs: those take time."""
         self._drain()
-        return next(iter(self._detector.findings), None)
+        return self._detector.findings
+
+    @property
+    def first(self) -> Finding | None:
+        """The first of `met`."""
+        return next(iter(self.met), None)
 
     @property
     def buffers(self) -> set[str]:
         """The buffers that `findings` name; a buffer and its device twins are one."""
-        self._drain()
-        return {finding.buffer.removesuffix(" (device)") for finding in self._detector.findings}
+        return {finding.buffer.removesuffix(" (device)") for finding in self.met}
 
     def assert_clean(self) -> None:
         """Raise unless the verdict is `clean`.

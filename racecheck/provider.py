@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -28,9 +30,28 @@ def provider(device: str, *, lag: str = "latest", exact: bool = False, devices: 
         with racecheck.virtual_cuda(lag, devices=devices, exact=exact):
             yield
         return
-    from racecheck.cuda.watch import require, watch
+    from racecheck.cuda.watch import watch
+
+    gc.collect()  # a graph that dies while another is captured breaks the capture
+    with own_device(devices), scope(), watch(operators=True, exact=exact):
+        yield
+
+
+@contextmanager
+def own_device(devices: int = 1) -> Iterator[None]:
+    """Inside, the current GPU is this process's: workers of pytest-xdist take turns at those there are.
+
+    Work that needs several `devices` has the first ones, whichever worker it is.
+
+    Raises:
+        UsageError: there is no GPU, or fewer than `devices`.
+    """
+    import torch
+
+    from racecheck.cuda.watch import require
 
     require(devices)
-    gc.collect()  # a graph that dies while another is captured breaks the capture
-    with scope(), watch(operators=True, exact=exact):
+    worker = re.search(r"\d+$", os.environ.get("PYTEST_XDIST_WORKER", ""))
+    index = int(worker[0]) % torch.cuda.device_count() if worker and devices == 1 else None
+    with torch.cuda.device(index):  # None: whichever is current
         yield

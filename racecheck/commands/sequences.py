@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,6 +49,7 @@ def fuzz(
         int | None, typer.Option(min=0, max=8, metavar="N", help="Instead of the scenario's.")
     ] = None,
     fault: Annotated[str, typer.Option(metavar="NAME", help="With this known fault, in its setting.")] = "",
+    device: Annotated[str, typer.Option(metavar="NAME", help="virtual or cuda.")] = "virtual",
     database: Annotated[
         str,
         typer.Option(metavar="WHERE", help="Examples: a folder, redis://HOST:PORT/N, github:OWNER/REPO."),
@@ -64,15 +66,18 @@ def fuzz(
     wrong. 3: something was never put to the test.
     """
     from racecheck.scenario.load import load
+    from racecheck.scenario.plan import check_device
     from racecheck.sequences.campaign import Campaign, save, so_far, todo
     from racecheck.sequences.database import open_database
     from racecheck.sequences.space import space_of
     from racecheck.sequences.target import target_of
 
+    _known(device)
     file = load(path)
+    check_device(device)
     target = target_of(file, runner=runner, slots=slots, run_ahead=run_ahead, fault=fault)
     count = examples or (MANY if minutes else 200)
-    campaign = Campaign(target, space_of(file, fault), seed, count)
+    campaign = Campaign(target, space_of(file, fault), seed, count, device)
     open_database(database)
     place = save(campaign, folder)
     before = campaign.shards - len(todo(place, campaign))
@@ -119,9 +124,10 @@ def _tell(campaign: Campaign, total: Result, before: int) -> int:
     fault = f" with {campaign.target.fault}" if campaign.target.fault else ""
     resumed = f" ({before} from before)" if before else ""
     shards = f"{total.shards - 1} of {campaign.shards} shards{resumed}"
-    print(f"{name}{fault}: {shards}, {total.runs} runs, seed {campaign.seed}\n")
+    where = " on a GPU" if campaign.device == "cuda" else ""
+    print(f"{name}{fault}{where}: {shards}, {total.runs} runs, seed {campaign.seed}\n")
     for signature, token in sorted(total.tokens.items(), key=lambda item: item[1]):
-        print(f"{_story(signature, token)}\n")
+        print(f"{_story(signature, token, campaign.device)}\n")
     print(_evidence(total))
     if total.tokens:
         print(f"\n{_count(len(total.tokens), 'finding')}")
@@ -135,15 +141,17 @@ def _tell(campaign: Campaign, total: Result, before: int) -> int:
     return 0
 
 
-def _story(signature: str, token: str) -> str:
+def _story(signature: str, token: str, device: str) -> str:
     """A finding, told from its token."""
-    from racecheck.sequences import EngineProcess, parse_token, program
+    from racecheck.sequences import parse_token, program
+    from racecheck.sequences.gpu_process import engine_on
 
     target, sequence = parse_token(token)
-    with EngineProcess(target) as engine:
+    with closing(engine_on(device, target)) as engine:
         outcome = engine.run(sequence, explain=True)
+    again = f"racecheck replay {token}{' --device cuda' if device == 'cuda' else ''}"
     source = "\n".join(f"    {line}".rstrip() for line in program(target, sequence).splitlines())
-    return f"{_report(outcome)}\n{sequence}; signature {signature}\nracecheck replay {token}\n\n{source}"
+    return f"{_report(outcome)}\n{sequence}; signature {signature}\n{again}\n\n{source}"
 
 
 def _report(outcome: Outcome) -> str:
@@ -181,6 +189,13 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def _known(device: str) -> None:
+    from racecheck.provider import DEVICES
+
+    if device not in DEVICES:
+        raise UsageError(f"--device {device}: is not known; write {' or '.join(DEVICES)}")
+
+
 def replay(
     token: Annotated[
         str, typer.Argument(metavar="TOKEN", help="What `racecheck fuzz` printed: s1. and letters.")
@@ -198,8 +213,7 @@ def replay(
     from racecheck.sequences import EngineProcess, parse_token, program
     from racecheck.sequences.serial import witness
 
-    if device not in ("virtual", "cuda"):
-        raise UsageError(f"--device {device}: is not known; write virtual or cuda")
+    _known(device)
     target, sequence = parse_token(token)
     if source:
         print(program(target, sequence), end="")

@@ -11,7 +11,7 @@ import racecheck
 from racecheck.detect.evidence import Evidence
 from racecheck.detect.finding import Finding
 from racecheck.detect.premises import Premises
-from racecheck.provider import provider
+from racecheck.provider import own_device, provider
 from racecheck.report.picture import Picture
 from racecheck.report.result import WRONG, Row, Tokens, compare
 from racecheck.scenario import source
@@ -71,7 +71,8 @@ def _step_by_step(plan: RowPlan, requests: Sequence[Request], count: StepCounter
 
     ahead = plan.file.scenario.run_ahead
     slots = dict.fromkeys(RUNNERS, ahead + 2)
-    return _run_engine(plan, requests, step, run_ahead=ahead, slots=slots, walks=plan.walks)[0]
+    with own_device(plan.file.scenario.ranks):
+        return _run_engine(plan, requests, step, run_ahead=ahead, slots=slots, walks=plan.walks)[0]
 
 
 class StepCounter:

@@ -11,6 +11,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,8 +19,9 @@ from hypothesis.database import ExampleDatabase
 from pydantic import TypeAdapter, ValidationError
 
 from racecheck.errors import UsageError
+from racecheck.sequences.gpu_process import engine_on
 from racecheck.sequences.hunt import effort
-from racecheck.sequences.process import EngineProcess
+from racecheck.sequences.process import Served
 from racecheck.sequences.search import Search, search
 from racecheck.sequences.space import Space
 from racecheck.sequences.tally import Tally
@@ -33,12 +35,16 @@ FILE = "campaign.json"
 
 @dataclass(frozen=True)
 class Campaign:
-    """What is searched, from which seed, in `shards` of `SHARD` examples (the last may have fewer)."""
+    """What is searched, from which seed, in `shards` of `SHARD` examples (the last may have fewer).
+
+    `device` is "virtual" or "cuda": where it is searched, which makes it another campaign.
+    """
 
     target: Target
     space: Space
     seed: int
     examples: int
+    device: str = "virtual"
 
     @property
     def shards(self) -> int:
@@ -114,7 +120,7 @@ _RESULT = TypeAdapter(Result)
 
 
 def run_shard(
-    folder: Path, campaign: Campaign, index: int, engine: EngineProcess, database: ExampleDatabase | None
+    folder: Path, campaign: Campaign, index: int, engine: Served, database: ExampleDatabase | None
 ) -> Result:
     """Search shard `index` (of -1, what the database knows already) and keep what it came to in `folder`."""
     done = search(
@@ -171,7 +177,7 @@ def run_here(
 ) -> None:
     """Search what is left one shard after the other in this process; begin none after the time `until`."""
     left = todo(folder, campaign)
-    with EngineProcess(campaign.target) as engine:
+    with closing(engine_on(campaign.device, campaign.target)) as engine:
         progress(run_shard(folder, campaign, -1, engine, database))
         for index in left:
             if until is not None and time.time() >= until:

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from racecheck.errors import RacecheckError, UsageError
 from racecheck.sequences.run import Outcome, perform
@@ -28,8 +28,20 @@ from racecheck.sequences.watch import hoped_for
 PATIENCE = 120
 
 
+class Served(Protocol):
+    """An engine that serves one sequence after the other. `hoped_for` are the events that it can come to."""
+
+    hoped_for: tuple[str, ...]
+
+    def run(self, sequence: StepSequence, explain: bool = False) -> Outcome:
+        """What `sequence` comes to; with `explain` with reasons and repairs."""
+
+    def close(self) -> None:
+        """It is needed no more."""
+
+
 class EngineProcess:
-    """The client's end. `hoped_for` are the events that the engine can come to.
+    """The client's end, on the virtual device. `hoped_for` are the events that the engine can come to.
 
     Raises:
         UsageError: this system cannot fork, or the engine cannot be built.
@@ -94,18 +106,19 @@ def _serve(connection: Connection, target: Target) -> None:
         try:
             engine = target.build()
         except Exception as error:
-            connection.send(_portable(error))
+            connection.send(portable(error))
             return
         connection.send(hoped_for(engine))
         # When the collector runs must not depend on this process, and it must not touch every page.
         gc.collect()
         gc.freeze()
         gc.disable()
-        while (job := _next(connection)) is not None:
+        while (job := next_job(connection)) is not None:
             _in_fork(connection, partial(perform, engine, target.vocab, audit, steering, *job))
 
 
-def _next(connection: Connection) -> tuple[StepSequence, bool] | None:
+def next_job(connection: Connection) -> tuple[StepSequence, bool] | None:
+    """What the client asks for; None: it has gone."""
     try:
         job: tuple[StepSequence, bool] = connection.recv()
         return job
@@ -120,7 +133,7 @@ def _in_fork(connection: Connection, work: Callable[[], Outcome]) -> None:
         _child(connection, work)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if status:
-        connection.send(_died(status))
+        connection.send(died(status))
 
 
 def _child(connection: Connection, work: Callable[[], Outcome]) -> NoReturn:
@@ -130,23 +143,27 @@ def _child(connection: Connection, work: Callable[[], Outcome]) -> NoReturn:
         try:
             answer: Any = work()
         except Exception as error:
-            answer = _portable(error)
+            answer = portable(error)
         connection.send(answer)
         code = 0
     finally:
         os._exit(code)
 
 
-def _died(status: int) -> Outcome:
+def died(status: int) -> Outcome:
+    """What a run comes to whose process ended with this exit code, or by the signal of that number."""
     if status == -signal.SIGALRM:
-        return Outcome(
-            verdict="stuck", signature="stuck", message=f"The run had not ended after {PATIENCE} s."
-        )
+        return stuck()
     how = signal.Signals(-status).name if status < 0 else f"exit code {status}"
     return Outcome(verdict="crash", signature=f"crash {how}", on=how, message=f"The process died of {how}.")
 
 
-def _portable(error: Exception) -> Exception:
+def stuck() -> Outcome:
+    """What a run comes to that does not end."""
+    return Outcome(verdict="stuck", signature="stuck", message=f"The run had not ended after {PATIENCE} s.")
+
+
+def portable(error: Exception) -> Exception:
     """`error`, if it is one of racecheck's for the user; else its traceback, which cannot travel."""
     if isinstance(error, RacecheckError):
         return UsageError(str(error))

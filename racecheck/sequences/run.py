@@ -101,27 +101,38 @@ def perform(
         pass
     except Exception as caught:
         error = caught
-    watch.events.update(Counter(_own_events(engine)))
-    seen = _judge(audit, error, explain)
+    watch.events.update(Counter(own_events(engine)))
+    seen = judge(audit, audit.first, error, explain)
+    at = verdicts.get(seen.verdict, watch.steps)
+    return completed(seen, audit, watch, at, tokens if explain else None)
+
+
+def completed(
+    outcome: Outcome, audit: Audit, watch: Watch, at: int, tokens: Mapping[str, Any] | None
+) -> Outcome:
+    """`outcome` with the evidence of its run."""
     return replace(
-        seen,
+        outcome,
         buffers=dict(audit.evidence.buffers),
         moves=+watch.moves,
         events=+watch.events,
         steps=watch.steps,
         premises=audit.premises,
-        tokens=tokens if explain else None,
-        at=verdicts.get(seen.verdict, watch.steps),
+        tokens=tokens,
+        at=at,
     )
 
 
-def _own_events(engine: Any) -> Mapping[str, int]:
+def own_events(engine: Any) -> Mapping[str, int]:
     """What an engine counts itself; it need not."""
     return engine.events() if hasattr(engine, "events") else {}
 
 
-def _judge(audit: Audit, error: Exception | None, explain: bool) -> Outcome:
-    first = audit.first
+def judge(audit: Audit, first: Finding | None, error: Exception | None, explain: bool) -> Outcome:
+    """What `audit` found, told by its finding `first`, or what the `error` that ended the run says.
+
+    An error that no finding explains and that is none of racecheck's own is raised.
+    """
     if audit.verdict not in WRONG or first is None:
         if error is None:
             return Outcome(verdict=audit.verdict)

@@ -15,9 +15,10 @@ import pytest
 
 from racecheck.sequences.campaign import FILE, Campaign, load, run_shard, todo
 from racecheck.sequences.database import open_database
-from racecheck.sequences.process import EngineProcess
+from racecheck.sequences.gpu_process import engine_on
+from racecheck.sequences.process import Served
 
-_ENGINE: pytest.StashKey[EngineProcess] = pytest.StashKey()
+_ENGINE: pytest.StashKey[Served] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -61,7 +62,7 @@ class Shard(pytest.Item):
         if until is not None and time.time() >= until:
             pytest.skip("time is up")
         if _ENGINE not in self.config.stash:  # one a worker, for all of its shards
-            self.config.stash[_ENGINE] = EngineProcess(self._campaign.target)
+            self.config.stash[_ENGINE] = engine_on(self._campaign.device, self._campaign.target)
         database = open_database(self.config.getoption("fuzz_database"))
         run_shard(self.path.parent, self._campaign, self._index, self.config.stash[_ENGINE], database)
 

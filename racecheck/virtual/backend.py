@@ -2,7 +2,8 @@
 
 A backend cannot be taken back, so everything torch asks it answers "unavailable" outside a context: a
 `DataLoader(pin_memory=True)` or `torch.accelerator.is_available()` must not notice that there was one. A CUDA
-build does notice: from the first context on, `torch.accelerator` stands for the virtual device there.
+build does notice: from the first context on, `torch.accelerator` stands for the virtual device there. Pinned
+memory, which C++ asks the accelerator for, stays CUDA's all the same.
 """
 
 from __future__ import annotations
@@ -90,7 +91,21 @@ def register_backend() -> None:
         library.impl(name, _kernel(name), "PrivateUse1")
         if name.startswith("empty") and not torch.backends.cuda.is_built():
             library.impl(name, _unseen(name), "CUDA")
+    if torch.backends.cuda.is_built():
+        for name in ("is_pinned", "_pin_memory"):
+            library.impl(name, pinning_of_cuda(name), "CPU")
     _kept.extend((hooks, library, *register_autocast()))
+
+
+def pinning_of_cuda(name: str) -> Callable[..., Any]:
+    """`aten::name` for CPU tensors: what asks for no device means CUDA, not the accelerator."""
+    kernel = torch.library.get_kernel(f"aten::{name}", "CPU")
+
+    def run(tensor: torch.Tensor, device: torch.device | None = None) -> Any:
+        keys = torch._C._dispatch_keys(tensor)
+        return kernel.call_boxed(keys, tensor, device or torch.device("cuda"))
+
+    return run
 
 
 def _unseen(name: str) -> Callable[..., Any]:

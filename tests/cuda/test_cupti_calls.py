@@ -87,6 +87,7 @@ class Driver:
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     """The stand-in, and a driver library in which host memory is pinned."""
     driver = Driver()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # an audit would watch a real GPU instead
     monkeypatch.setattr(cupti, "load", lambda: driver)
     monkeypatch.setattr("racecheck.cuda.driver_copies.driver", lambda: _Library())
     return driver

@@ -164,6 +164,34 @@ def test_there_is_one_watch_at_a_time() -> None:
     assert audit.verdict in ("clean", "race", "inconclusive")
 
 
+def test_a_virtual_device_takes_no_pinned_memory_away() -> None:
+    """C++ asks the accelerator for it, which the virtual device is from its first context on."""
+    with racecheck.virtual_cuda():
+        torch.zeros(8).pin_memory()
+    row = torch.zeros(8).pin_memory()
+    assert row.is_pinned()
+    assert torch.zeros(8, pin_memory=True).is_pinned()
+    assert not torch.zeros(8).is_pinned()
+    row.to("cuda", non_blocking=True)
+    torch.cuda.synchronize()
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("--fault", "captured-copy", "--examples", "3"), 1, "race on sampler.gather_indices, after 2 steps"),
+        (("--fault", "pair-key", "--examples", "2"), 1, "error on NoGraphError"),
+        (("--examples", "20"), 0, "no finding"),
+    ],
+)
+def test_fuzz_searches_on_the_gpu(tmp_path: Path, options: tuple[str, ...], code: int, said: str) -> None:
+    """Gates hold the drawn steps; what is found is what the virtual device finds."""
+    command = [sys.executable, "-m", "racecheck", "fuzz", "scenarios/orpheus.toml", "--device", "cuda"]
+    command += ["--folder", str(tmp_path), *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110)
+    assert (done.returncode, said in done.stdout) == (code, True), done.stdout + done.stderr
+
+
 def test_flashinfer_s_plan_is_caught_and_its_workspace_mixed() -> None:
     """In a process of its own: it compiles."""
     pytest.importorskip("flashinfer")

@@ -125,13 +125,17 @@ def test_what_it_hands_over_follows_its_stream():
     assert verdict(program(late=True)) == "race"
 
 
+#: The modes are off inside, so PyTorch takes what there is.
+REACHES_A_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+
+
 @pytest.mark.parametrize(
     "call",
     [
         torch.cuda.synchronize,
-        lambda: torch.zeros(1, device="cuda"),
+        pytest.param(lambda: torch.zeros(1, device="cuda"), marks=REACHES_A_GPU),
         lambda: torch.cuda.Event().record(),
-        lambda: torch.zeros(1).pin_memory(),
+        pytest.param(lambda: torch.zeros(1).pin_memory(), marks=REACHES_A_GPU),
         lambda: 1 / 0,
     ],
 )

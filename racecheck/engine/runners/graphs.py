@@ -53,6 +53,7 @@ class GraphRunner(Runner):
     graphs: dict[GraphKey, torch.cuda.CUDAGraph] = field(default_factory=dict)
     memory: GraphMemory = field(default_factory=lambda: GraphMemory())
     group: Group | None = field(default=None, init=False)  # whoever a step's graphs are captured with
+    failures: dict[GraphKey, str] = field(default_factory=dict, init=False)  # captures, with PyTorch's reason
 
     def opens(self) -> Iterable[tuple[str, str, int, Sequence[Resource]]]:
         """The buffers that its graphs read."""
@@ -80,10 +81,11 @@ class GraphRunner(Runner):
             if bucket.holds(shape) and key in self.graphs:
                 return key
         have = ", ".join(f"{k.shape.requests} x {k.shape.tokens} in {k.slot}" for k in self.graphs)
+        failed = "".join(f"; the capture of {key} failed: {why}" for key, why in self.failures.items())
         raise NoGraphError(
             f"{self.walk.name}: no graph for {counted(shape.requests, 'request')} with "
             f"{counted(shape.tokens, 'token')} in slot "
-            f"{slot}; captured (requests x tokens in slot): {have or 'none'}"
+            f"{slot}; captured (requests x tokens in slot): {have or 'none'}{failed}"
         )
 
     def warm_up(self, bucket: Shape) -> None:
@@ -111,6 +113,7 @@ class GraphRunner(Runner):
         """
         if lazy:
             self.graphs.clear()
+            self.memory.renew()  # PyTorch lets go of the pool with its last graph
             self.group = group
         else:
             self._capture(self.buckets(), group)
@@ -149,8 +152,9 @@ class GraphRunner(Runner):
             # entering torch.cuda.graph empties the allocators of all devices: none of them may be capturing
             with group.alone():
                 self.graphs[key] = self._captured(key)
-        except RuntimeError:
+        except RuntimeError as error:
             self.memory.renew()
+            self.failures[key] = " ".join(str(error).split())
             return False
         return True
 
