@@ -78,7 +78,7 @@ class Engine:
         lazy = lazy_capture or self.config.lazy_capture
         self.config = replace(self.config, prefill_chunk=prefill_chunk, lazy_capture=lazy)
         if lazy_capture:
-            self.model.capture(self.group, lazy=True)
+            self.model.forget_graphs(self.group)
 
     def events(self) -> dict[str, int]:
         """What the latest run came to: plans made ahead, and graphs captured on the way."""

@@ -82,6 +82,11 @@ class Model(ABC):
             runner.warm_up_all()
             runner.capture(group, lazy=lazy)
 
+    def forget_graphs(self, group: Group) -> None:
+        """Let go of all graphs; each is captured again when it is needed. Kernels stay loaded."""
+        for runner in self.runners():
+            runner.capture(group, lazy=True)
+
     def runners(self) -> Iterator[Runner]:
         """Those of all nodes; walks of one label share their graphs."""
         return chain.from_iterable(node.runners.values() for node in self.nodes)
