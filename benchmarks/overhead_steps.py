@@ -60,7 +60,7 @@ def decode_step(kind: str, slots: int = 2) -> Work:
 
 
 def flashinfer_step() -> Work:
-    """Plan and run of FlashInfer's paged decode, a wrapper for each of two slots."""
+    """Plan and run of FlashInfer's paged decode, a wrapper for each of two slots; each plan is a new one."""
     import flashinfer
     import torch
 
@@ -69,14 +69,15 @@ def flashinfer_step() -> Work:
     cache = torch.randn(512, 2, 4, 16, 128, device="cuda", dtype=torch.bfloat16)
     query = torch.randn(32, 32, 128, device="cuda", dtype=torch.bfloat16)
     done = [torch.cuda.Event() for _ in range(2)]
-    indptr = torch.arange(33, dtype=torch.int32) * 8
-    indices = torch.arange(256, dtype=torch.int32)
+    pages = (6, 7, 8, 5)  # of each of 32 requests
+    indptr = [torch.arange(33, dtype=torch.int32) * each for each in pages]
+    indices = [torch.arange(32 * each, dtype=torch.int32) for each in pages]
     last = torch.full((32,), 16, dtype=torch.int32)
     types = {"q_data_type": torch.bfloat16, "kv_data_type": torch.bfloat16}
 
     def issue(number: int) -> None:
-        slot = number % 2
-        wrappers[slot].plan(indptr, indices, last, 32, 4, 128, 16, **types)
+        slot, plan = number % 2, number % len(pages)
+        wrappers[slot].plan(indptr[plan], indices[plan], last, 32, 4, 128, 16, **types)
         wrappers[slot].run(query, cache)
         done[slot].record()
 
