@@ -93,8 +93,28 @@ def keep(rows: dict[str, dict[str, Any]], result: Path) -> None:
     result.write_text(json.dumps(record | {"faults": faults}, indent=1) + "\n")
 
 
+def page(record: dict[str, Any]) -> str:
+    """What docs/bisect.md has of the record: a sentence, and a line a fault."""
+    rows = record["faults"].values()
+    found = sum(row["found"] and row["as_expected"] for row in rows)
+    whole = [row["judged"] for row in rows if not row["skips"]]
+    within = sum(judged <= record["bound"] for judged in whole)
+    lines = [
+        f"{found} of {len(rows)} found. In {len(whole)} nothing was skipped: {within} of these took at most "
+        f"{record['bound']} commits,\nboth ends included, the others at most {max(whole)}.",
+        "",
+        "| fault | commit | finding there | judged | skipped | runs |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        finding = f"{row['rule']} on {row['buffer']}" if row["rule"] else f"exit code 1: {row['shows']}"
+        counts = " | ".join(str(row[key]) for key in ("judged", "skips", "runs"))
+        lines.append(f"| `{row['fault']}` | {row['culprit']} | {finding} | {counts} |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
-    """Bisect what is left, then print a table."""
+    """Bisect what is left, then print what the page has of it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--faults", nargs="*", default=list(CATALOGUE))
     parser.add_argument("--rows", type=Path, default=ROWS)
@@ -111,6 +131,7 @@ def main() -> None:
                 file.write(json.dumps(rows[name]) + "\n")
             keep(rows, given.result)
         print(f"{name:24}", *(str(rows[name][key]).rjust(8) for key in MEASURED), flush=True)
+    print(f"\n{page(json.loads(given.result.read_text()))}", end="")
 
 
 if __name__ == "__main__":

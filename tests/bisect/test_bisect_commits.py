@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -58,10 +59,12 @@ def test_the_planted_commit_is_found(tmp_path: Path, bisect: Bisect, runs: Path,
 
 
 def test_a_flaky_import_is_tried_once_more(tmp_path: Path, bisect: Bisect, runs: Path) -> None:
-    """A commit whose first run fails to import is not skipped."""
-    code, report, steps = bisect(long_history(tmp_path / "repo", {"rows": 29}, flaky=range(20, 40)))
+    """A commit whose first run fails to import is not skipped, an end neither; every run is counted."""
+    flaky = [0, *range(20, 40), 63]
+    code, report, steps = bisect(long_history(tmp_path / "repo", {"rows": 29}, flaky=flaky))
     assert (code, first_bad(report)) == (0, "commit 29")
     assert " skip " not in steps
+    assert f", {len(runs.read_text().split())} runs, " in report
 
 
 def test_a_merge_as_one_change(tmp_path: Path, bisect: Bisect) -> None:
@@ -82,6 +85,7 @@ def test_two_races_are_told_apart(tmp_path: Path, bisect: Bisect) -> None:
     others = report.partition("## Other races at this commit")[2].partition("## Verdicts")[0]
     assert "race/h2d-read-vs-host-write on pages" in others
     assert "not this race, but" in steps
+    assert "## Other races at other commits" not in report  # by other names it is the one of this commit
     fingerprint = others.partition(" on pages (")[2].partition(")")[0]
     code, report, _ = bisect(history, "--fingerprint", fingerprint)
     assert (code, first_bad(report)) == (0, "commit 17")
@@ -170,9 +174,42 @@ def test_a_command_without_findings_decides_by_exit_code(
     out, _ = capsys.readouterr()
     assert first_bad(out) == "commit 4"
     assert "By exit code: exit code 1" in out
+    assert "could be tied to it; the whole diff of the commit:\n\n```diff\n--- code\n" in out
+    assert "-0\n+3\n" in out
     assert cli.main([*command, "--", "sh", "-c", "exit $(cat code)"]) == 3
     out, _ = capsys.readouterr()
     assert "inconclusive: nothing was put to the test" in out
+
+
+def test_a_long_diff_that_nothing_ties_is_not_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is said that the whole of it is the answer."""
+    history = History(tmp_path / "repo")
+    for bad in (False, True):
+        history.add({"bad": "yes" if bad else "", "notes": "".join(f"{bad} {line}\n" for line in range(40))})
+    history.build()
+    ends = ["--repo", str(history.folder), "--good", history.commits[0], "--bad", "main"]
+    assert cli.main(["bisect", "commits", *ends, "--", "sh", "-c", "! [ -s bad ]"]) == 0
+    out = capsys.readouterr().out
+    assert "could be tied to it; the whole diff of the commit is the answer." in out
+    assert "```diff" not in out
+
+
+def test_no_commit_runs_the_bytecode_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where it lies outside the worktree, sources of one size and second would share it."""
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path / "cache"))
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    history = History(tmp_path / "repo")
+    for number in range(6):
+        history.add({"engine.py": f"BAD = {int(number >= 4)}\n", "number": f"{number}\n"})
+    history.build()
+    script = "import os, sys; os.utime('engine.py', (10**9, 10**9)); import engine; sys.exit(engine.BAD)"
+    ends = ["--repo", str(history.folder), "--good", history.commits[0], "--bad", "main"]
+    assert cli.main(["bisect", "commits", *ends, "--", sys.executable, "-S", "-c", script]) == 0
+    assert first_bad(capsys.readouterr().out) == "commit 4"
 
 
 def test_a_hang_is_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,9 @@ All of them, and with a Python of its own for each run: `benchmarks/bisect_fault
 
 from __future__ import annotations
 
+import json
 import math
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +17,14 @@ from planted import RIGHT, planted
 from planted_histories import Plan
 from warm import WarmPython
 
+from racecheck.bisect.report import TITLES
 from racecheck.faults import CATALOGUE
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import bisect_faults  # noqa: E402 - a script of benchmarks/
+
+sys.path.remove(str(ROOT / "benchmarks"))
 
 #: Races of pinned rows, workspaces, device buffers, results and threads; stale operands, an error, a hang.
 SHOWN = (
@@ -48,11 +57,25 @@ def test_the_planted_fault_is_found(tmp_path: Path, python: WarmPython, name: st
         assert finding is not None
         assert finding["kind"] == plan.fault.shows
         assert plan.fault.matches(plan.model, finding["buffer"])
-        assert f"`{finding['rule']}` on `{finding['buffer']}`" in answer.report
+        assert (
+            f"## The {TITLES[plan.fault.shows]}: `{finding['rule']}` on `{finding['buffer']}`"
+            in answer.report
+        )
     file, _ = planted(plan.fault)
     assert f"{file}\n@@" in answer.report
     if not answer.skips:
         assert answer.judged <= math.ceil(math.log2(COMMITS - 1)) + 2
+
+
+def test_the_page_has_what_was_measured() -> None:
+    """Of all faults, at the commits of today; every one was found as expected, and left nothing behind."""
+    record = json.loads(bisect_faults.RESULT.read_text())
+    assert {name: row["culprit"] for name, row in record["faults"].items()} == {
+        name: Plan(name).culprit for name in CATALOGUE
+    }
+    for row in record["faults"].values():
+        assert (row["found"], row["as_expected"], row["worktrees_left"]) == (True, True, 0), row
+    assert bisect_faults.page(record) in (ROOT / "docs" / "bisect.md").read_text()
 
 
 def test_every_fault_can_be_planted() -> None:
