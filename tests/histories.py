@@ -187,6 +187,13 @@ def _files(past: set[int], races: Mapping[str, int], broken: bool, flaky: bool) 
     return {("core/engine.py" if MOVED in past else "engine.py"): "\n".join(lines) + "\n"}
 
 
+def first_bad(report: str) -> str:
+    """The subject of the commit that the report names."""
+    title = report.splitlines()[0]
+    assert title.startswith("# First bad commit: ")
+    return title.split(maxsplit=5)[-1]
+
+
 def stand_in(folder: Path) -> list[str]:
     """The command that judges a checkout, its script in `folder`."""
     script = folder / "stand_in.py"
