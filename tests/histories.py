@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from racecheck.bisect.git import clean_environment
@@ -131,6 +131,8 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
+#: What `branching` makes.
+COMMITS = 64
 #: What long_history does at which commit, besides adding a line above all others.
 MOVED, RENAMED, EDITED = 20, 40, 50
 SIDE_BRANCHES = {12: 9, 25: 21, 33: 27, 47: 41}  # a merge, and where its second parent branched off
@@ -143,30 +145,53 @@ def long_history(
 
     The file moves at one commit, the function gets another name at one, and the racing lines another text.
     """
+    return branching(
+        folder, lambda number, past: _files(past, races, number in broken, number in flaky)
+    ).build()
+
+
+def branching(folder: Path, files: Callable[[int, set[int]], Files]) -> History:
+    """64 commits with merges, each with the `files` of its number and of all commits it has behind it."""
     history = History(folder)
     ancestors: list[set[int]] = []
-    for number in range(64):
-        parents = [number - 1] if number else []
-        if number in SIDE_BRANCHES:
-            parents = [number - 2, number - 1]
-        elif number + 1 in SIDE_BRANCHES:
-            parents = [SIDE_BRANCHES[number + 1]]
-        past = {number}.union(*(ancestors[parent] for parent in parents))
+    for number in range(COMMITS):
+        past = {number}.union(*(ancestors[parent] for parent in parents_of(number)))
         ancestors.append(past)
-        history.add(_files(past, races, number in broken, number in flaky), parents=parents)
-    return history.build()
+        history.add(files(number, past), parents=parents_of(number))
+    return history
+
+
+def parents_of(number: int) -> list[int]:
+    """The commits below commit `number` of `branching`."""
+    if number in SIDE_BRANCHES:
+        return [number - 2, number - 1]
+    if number + 1 in SIDE_BRANCHES:
+        return [SIDE_BRANCHES[number + 1]]
+    return [number - 1] if number else []
+
+
+def changing(past: set[int], culprits: Iterable[int]) -> list[int]:
+    """Those of `past` that change something: commits divisible by 7 that bring nothing change nothing."""
+    bring = {*culprits, MOVED, RENAMED, EDITED}
+    return sorted(number for number in past if number % 7 or number in bring)
 
 
 def _files(past: set[int], races: Mapping[str, int], broken: bool, flaky: bool) -> dict[str, str]:
-    """What the commit with all of `past` holds: commits divisible by 7 that bring nothing change nothing."""
-    idle = {number for number in past if number % 7 == 0} - set(races.values()) - {MOVED, RENAMED, EDITED}
-    lines = [f"# {number}" for number in sorted(past - idle)]
+    """What the commit with all of `past` holds."""
+    lines = [f"# {number}" for number in changing(past, races.values())]
     lines += ["import broken"] * broken + ["import flaky"] * flaky
     lines.append("def stage_rows(p):" if RENAMED in past else "def stage(p):")
     for buffer, culprit in races.items():
         call = f"unordered({buffer})" if culprit in past else f"waits_for({buffer})"
         lines.append(f"    {call}" + ("  # edited" if EDITED in past else ""))
     return {("core/engine.py" if MOVED in past else "engine.py"): "\n".join(lines) + "\n"}
+
+
+def first_bad(report: str) -> str:
+    """The subject of the commit that the report names."""
+    title = report.splitlines()[0]
+    assert title.startswith("# First bad commit: ")
+    return title.split(maxsplit=5)[-1]
 
 
 def stand_in(folder: Path) -> list[str]:

@@ -46,13 +46,13 @@ def judge_ends(judge: Judge, state: State) -> list[Record]:
 
 
 def _timed(judge: Judge, commit: str, until: str) -> tuple[list[Run], int, float]:
-    """The runs of `commit` up to the first of kind `until`, their number and seconds."""
-    started, runs = time.monotonic(), []
+    """The runs of `commit` up to the first of kind `until`, how many were made for them, and seconds."""
+    started, before, runs = time.monotonic(), judge.made, []
     for run in judge.runs(commit):
         runs.append(run)
         if run.kind == until:
             break
-    return runs, len(runs), time.monotonic() - started
+    return runs, judge.made - before, time.monotonic() - started
 
 
 def _verdict(judge: Judge, commit: str, runs: list[Run]) -> Verdict:

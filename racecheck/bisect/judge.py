@@ -37,6 +37,11 @@ class Judge:
         self._interrupts = interrupts
         self._described = cache(repository.tree_and_subject)
 
+    @property
+    def made(self) -> int:
+        """Runs so far; one that had to be tried once more counts as two."""
+        return self._runner.runs
+
     def recall(self) -> None:
         """The target as the state has it: the bad end's races, and the forms met at bad commits since."""
         at_bad = self.snapshot(self._state.settings.bad)
@@ -55,7 +60,7 @@ class Judge:
         twin = self._twin(commit)
         if twin is not None:
             return twin
-        started, runs_before = time.monotonic(), self._runner.runs
+        started, before = time.monotonic(), self.made
         snapshot = self.snapshot(commit)
         verdict, run = Verdict("skip", "never run"), None
         for run in self.runs(commit):
@@ -66,8 +71,7 @@ class Judge:
             )
             if verdict.kind != "good":
                 break
-        runs = self._runner.runs - runs_before
-        return self.record(commit, run, verdict, time.monotonic() - started, runs)
+        return self.record(commit, run, verdict, time.monotonic() - started, self.made - before)
 
     def runs(self, commit: str) -> Iterator[Run]:
         """The runs of `commit`: `confirm` of them, fewer once one comes to nothing that git can use."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from functools import cache
 
-from racecheck.bisect.edge import Named, hunks, name_lines, wait_lines
+from racecheck.bisect.edge import Hunk, Named, hunks, name_lines, wait_lines
 from racecheck.bisect.git import Repository
+from racecheck.bisect.others import elsewhere
 from racecheck.bisect.session import Result
 from racecheck.bisect.snapshot import Snapshot
 from racecheck.bisect.state import Record, State
@@ -19,6 +21,8 @@ MOST_LINES = 60
 #: Races to list that were not followed, of each kind.
 MOST_OTHERS = 12
 SHORT = 10
+#: What a finding is, by its kind.
+TITLES = {"race": "race", "stale": "stale operand", "hang": "hang"}
 
 
 def markdown(repository: Repository, state: State, result: Result) -> str:
@@ -32,6 +36,7 @@ class _Report:
         self._git = repository.git
         self._state = state
         self._result = result
+        self._snapshot = cache(lambda commit: Snapshot(repository.git, commit, state.settings.bad))
 
     def lines(self) -> Iterator[str]:
         first = self._result.first
@@ -78,7 +83,7 @@ class _Report:
             if self._state.settings.first_parent:
                 yield f"- a merge taken as one change: its parents are {parents}"
             else:
-                yield f"- a merge: its parents ({parents}) are good, the race is in them together"
+                yield f"- a merge: its parents ({parents}) are good; together they are not, or it is not"
 
     def _candidates(self) -> Iterator[str]:
         yield ""
@@ -95,7 +100,7 @@ class _Report:
             yield from (f"By exit code: {at.reason}", "")
             return
         finding = at.followed
-        yield f"## The race: `{finding['rule']}` on `{finding['buffer']}`"
+        yield f"## The {TITLES[finding['kind']]}: `{finding['rule']}` on `{finding['buffer']}`"
         yield ""
         for name, access in zip(("first", "second"), finding["accesses"], strict=True):
             place = access["location"]
@@ -123,18 +128,18 @@ class _Report:
         other_waits: dict[str, str] = {}
         if before is not None:
             yield f"- before, at {before.commit[:SHORT]}: {before.reason}"
-            snapshot = Snapshot(self._git, before.commit, self._state.settings.bad)
+            snapshot = self._snapshot(before.commit)
             waits, other_waits = (wait_lines(lines, snapshot) for lines in (before.ordered_by, before.waits))
             for reason, count in sorted(before.ordered_by.items()):
                 text = f", `{waits[reason]}`" if reason in waits else ""
                 yield f"  - {counted(count, 'rewrite')} ordered by {reason}{text}"
-        if at.followed is None:
-            return
         parents = self._git("show", "-s", "--format=%P", at.commit).split()
         base = parents[0] if parents else before.commit if before else at.commit
         changed = hunks(self._git, base, at.commit)
-        here = Snapshot(self._git, at.commit, self._state.settings.bad)
-        yield from _diff(name_lines(changed, at.followed, here, waits.values(), other_waits.values()))
+        named = at.followed and name_lines(
+            changed, at.followed, self._snapshot(at.commit), waits.values(), other_waits.values()
+        )
+        yield from _diff(named or None, changed)
 
     def _reproduce(self, commit: str) -> Iterator[str]:
         settings = self._state.settings
@@ -151,19 +156,14 @@ class _Report:
     def _others(self, at: Record) -> Iterator[str]:
         """Races that came with this one, and races of other commits; none of them was searched for."""
         here = [describe(finding) for finding in at.others]
-        elsewhere = [
-            f"{describe(finding)} at {record.commit[:SHORT]}"
-            for record in self._state.records
-            for finding in record.others
-            if describe(finding) not in here
-        ]
-        for title, found in (("at this commit", here), ("at other commits", elsewhere)):
+        there = list(elsewhere(at, self._state.records, self._snapshot))
+        for title, found in (("at this commit", here), ("at other commits", there)):
             if found:
                 yield from ("", f"## Other races {title}, not followed", "")
                 yield from (f"- {what}" for what in found[:MOST_OTHERS])
                 if len(found) > MOST_OTHERS:
                     yield f"- and {len(found) - MOST_OTHERS} more"
-        if here or elsewhere:
+        if here or there:
             yield from ("", "`--fingerprint F` follows one that the bad end has.")
 
     def _verdicts(self) -> Iterator[str]:
@@ -173,11 +173,15 @@ class _Report:
             yield f"| {record.commit[:SHORT]} {subject} | {record.verdict} | {why} | {record.seconds:.1f} |"
 
 
-def _diff(named: Named | None) -> Iterator[str]:
+def _diff(named: Named | None, changed: list[Hunk]) -> Iterator[str]:
+    """The hunks of `named`; if there are none the whole diff, if it is short."""
     yield ""
     if named is None:
-        yield "No changed line could be tied to the race; the whole diff of the commit is the answer."
-        return
+        untied = "No changed line could be tied to it"
+        if not 0 < sum(len(hunk.text()) for hunk in changed) <= MOST_LINES:
+            yield f"{untied}; the whole diff of the commit is the answer."
+            return
+        named = Named(f"{untied}; the whole diff of the commit", changed)
     yield f"{named.what}:"
     yield from ("", "```diff")
     shown = 0

@@ -8,6 +8,7 @@ from typing import Any
 from racecheck.sequences.run import Outcome
 from racecheck.sequences.story import StepSequence
 from racecheck.sequences.target import Target
+from racecheck.words import counted
 
 _PROGRAM = """\
 from racecheck.sequences import Ask, EngineProcess, StepSequence, Target, report
@@ -49,7 +50,7 @@ def report(outcome: Outcome, width: int = 110) -> str:
     """The verdict of one sequence and what it rests on, as text `width` columns wide."""
     from racecheck.report.text import describe_finding, describe_premises
 
-    parts = [f"verdict: {outcome.title}, after {outcome.steps} steps"]
+    parts = [f"verdict: {outcome.title}, after {counted(outcome.steps, 'step')}"]
     if outcome.message is not None:
         parts.append(outcome.message)
     parts += [describe_finding(finding, width).rstrip() for finding in outcome.findings]

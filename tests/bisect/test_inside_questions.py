@@ -51,6 +51,19 @@ def test_a_query_leaves_it_open() -> None:
     assert any("open in these steps: 1 query" in line for line in told_steps(answer))
 
 
+def test_a_hang_is_of_two_calls() -> None:
+    """What two ranks do next to each other is no access; more slots do not end it."""
+    subject = Pretended(lambda steps, late, slots: "rank0: coll a\nrank1: coll b\n")
+    followed = subject.followed()
+    assert followed.finding.kind == "hang"
+    told = list(told_steps(first_step(followed)))
+    assert told[1].startswith("  first call, of no known step: rank 0 issues a")
+    assert told[2].startswith("  second call, of no known step: rank 1 issues b")
+    counts = list(told_slots(enough_slots(followed)))
+    assert counts[0] == "main: there at every count from 1 to 4: more slots do not end it"
+    assert counts[1].startswith("  1 slot   there ")
+
+
 def test_ordering_needs_nobody_to_be_late() -> None:
     """And the bytes are wrong in no run."""
     subject = Pretended(lambda steps, late, slots: RACE, late=Late((1, 0, 2), (3,)))

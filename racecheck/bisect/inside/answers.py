@@ -47,8 +47,9 @@ def _between(names: list[str]) -> str:
 
 
 def _sides(finding: Finding) -> Iterator[str]:
+    what = "call" if finding.kind == "hang" else "access"
     for name, side in (("first", finding.first), ("second", finding.second)):
-        yield f"  {name} access, {_step(side)}: {side.what} {side.place} ({side.chain})"
+        yield f"  {name} {what}, {_step(side)}: {side.what} {side.place} ({side.chain})"
 
 
 def _step(side: Side) -> str:
@@ -109,7 +110,7 @@ def told_slots(sweeps: Iterable[Sweep]) -> Iterator[str]:
 
 def _said(one: Tried) -> str:
     if one.found:
-        return "racy"
+        return "there"
     if not one.tested:
         return "not put to the test"
     return "clean" if one.clean else "gone, other findings"
