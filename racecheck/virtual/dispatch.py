@@ -129,6 +129,8 @@ def _device_operation(state: Machine, info: OpInfo, args: tuple[Any, ...], kwarg
         args = indices_to_device(state, args)
     given = Arguments(state, args, kwargs, in_place=info.registered)
     call = Call(state, info, given.args, given.kwargs)
+    if info.product and given.device is not None:
+        state.devices[given.device].blas.take(state.stream(given.device).capture)
     if given.mapped:
         map_memory(state, info, args, kwargs, given, call)
     try:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from racecheck.errors import UnsupportedOperation, UsageError
+from racecheck.virtual.blas import PRODUCTS
 from racecheck.virtual.substitutes import SUBSTITUTES
 
 aten = torch.ops.aten
@@ -70,6 +71,7 @@ class OpInfo:
     composite: bool  # made of other operations: PyTorch takes it apart, unless in inference mode
     generator: int | None  # position of the `generator` argument; -1: keyword only
     registered: bool  # `run` was given with `register`
+    product: bool  # cuBLAS computes it
     has_kernel: bool = False  # something can compute it: asked once
     shapes: OrderedDict[Any, Any] = field(default_factory=OrderedDict)
 
@@ -183,6 +185,7 @@ def _read_schema(func: Any) -> OpInfo:
         _is_composite(func),
         generator,
         full in _registered,
+        func.namespace == "aten" and func.overloadpacket.__name__ in PRODUCTS,
     )
 
 

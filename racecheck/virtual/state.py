@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from racecheck.detect.ordering import LEGACY
+from racecheck.virtual.blas import BlasHandles
 from racecheck.virtual.captures import START, Capture, Position
 from racecheck.virtual.device_memory import DeviceMemory
 from racecheck.virtual.generators import Generator
@@ -52,6 +53,7 @@ class Device:
 
     def __init__(self, machine: Machine, index: int) -> None:
         self.index = index
+        self.blas = BlasHandles(machine.baton)
         self.memory = DeviceMemory(index, machine.heap.note_free)
         self.generator: Generator = Generator(f"cuda:{index}")
         self.generator.manual_seed(torch.initial_seed() & (2**63 - 1))

@@ -66,6 +66,7 @@ class GraphRunner(Runner):
         """
         bucket = min((bucket for bucket in self.walk.buckets if bucket.holds(shape)), default=None)
         if self.group is not None and bucket is not None:
+            self._make_blas_handle()
             self._capture([bucket], self.group)
         for slot in range(self.num_slots):
             self.resolve(shape, slot)
@@ -117,6 +118,12 @@ class GraphRunner(Runner):
             self.group = group
         else:
             self._capture(self.buckets(), group)
+
+    def _make_blas_handle(self) -> None:
+        """A thread's first product makes a cuBLAS handle, which it must not do in a capture."""
+        with torch.cuda.stream(self.streams.compute):
+            one = torch.ones(1, 1, device="cuda")
+            torch.mm(one, one)
 
     def captured(self) -> Iterable[GraphKey]:
         """The graphs that there are, by key."""
