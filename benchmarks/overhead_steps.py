@@ -66,13 +66,13 @@ def flashinfer_step() -> Work:
 
     scratch = torch.zeros(128 << 20, dtype=torch.uint8, device="cuda")
     wrappers = [flashinfer.BatchDecodeWithPagedKVCacheWrapper(scratch, "HND") for _ in range(2)]
-    cache = torch.randn(512, 2, 4, 16, 128, device="cuda", dtype=torch.bfloat16)
-    query = torch.randn(32, 32, 128, device="cuda", dtype=torch.bfloat16)
+    cache = torch.randn(1024, 2, 4, 16, 128, device="cuda", dtype=torch.bfloat16)
+    query = torch.randn(8, 32, 128, device="cuda", dtype=torch.bfloat16)
     done = [torch.cuda.Event() for _ in range(2)]
-    pages = (6, 7, 8, 5)  # of each of 32 requests
-    indptr = [torch.arange(33, dtype=torch.int32) * each for each in pages]
-    indices = [torch.arange(32 * each, dtype=torch.int32) for each in pages]
-    last = torch.full((32,), 16, dtype=torch.int32)
+    pages = (16, 48, 96, 32)  # of each of 8 requests: few, so that each plan splits them in its own way
+    indptr = [torch.arange(9, dtype=torch.int32) * each for each in pages]
+    indices = [torch.arange(8 * each, dtype=torch.int32) for each in pages]
+    last = torch.full((8,), 16, dtype=torch.int32)
     types = {"q_data_type": torch.bfloat16, "kv_data_type": torch.bfloat16}
 
     def issue(number: int) -> None:

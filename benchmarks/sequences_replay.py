@@ -1,9 +1,9 @@
 """One token, the same report on any machine: `python benchmarks/sequences_replay.py [--write]`.
 
 With `--write`: the shortest story of every fault (from sequences_faults.json) and `DRAWN` sequences of each
-scenario's right engine become tokens; each is replayed on the virtual device. Digests of its report and of what
-its requests got are kept in benchmarks/results/sequences_replay.json. Without: every token of that record is
-replayed here, and the record gains a line about this machine and what differed.
+scenario's right engine become tokens; each is replayed on the virtual device. Digests of its report and of
+its requests' tokens are kept in benchmarks/results/sequences_replay.json. Without: every token of that record
+is replayed here, and the record gains a line about this machine and what differed.
 """
 
 from __future__ import annotations

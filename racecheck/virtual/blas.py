@@ -1,7 +1,7 @@
 """cuBLAS handles: a thread's first matrix product takes one, and a capture lets none be made.
 
-PyTorch keeps handles in a pool: a thread has one of each device until it ends, and only if none is free is
-one made (`cublasCreate`). In a capture that fails, unless the mode is "relaxed", and makes the capture invalid
+PyTorch keeps handles in a pool: a thread has one of each device until it ends. Only if none is free is one
+made (`cublasCreate`). In a capture that fails, unless the mode is "relaxed", and makes the capture invalid
 (PyTorch 2.11 on an H200). An engine that captures in a thread of its own has to run a product there first.
 """
 
