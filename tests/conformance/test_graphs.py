@@ -562,7 +562,7 @@ def test_failed_capture_leaves_its_pool_in_use():
 
 @pytest.mark.parametrize(("mode", "works"), [("global", False), ("thread_local", False), ("relaxed", True)])
 def test_first_product_of_a_thread_in_a_capture(mode, works):
-    """It makes a cuBLAS handle, if no ended thread has left one; only a relaxed capture allows that."""
+    """A thread's first matrix product makes a cuBLAS handle; only a relaxed capture allows that."""
     a, done = torch.ones(8, 8, device="cuda"), threading.Event()
     torch.cuda.synchronize()
     outcomes = queue.Queue()
@@ -590,7 +590,7 @@ def test_first_product_of_a_thread_in_a_capture(mode, works):
 
 
 def test_a_product_before_the_capture_makes_the_handle():
-    """The thread that captures has run one already."""
+    """A thread that has run a product before its capture has its cuBLAS handle."""
     a, errors = torch.ones(8, 8, device="cuda"), []
     torch.cuda.synchronize()
 
