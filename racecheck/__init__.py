@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from racecheck.auditing import audit
     from racecheck.errors import Inconclusive, RaceFound
     from racecheck.host_functions import host_function
-    from racecheck.judge import Audit, audit
+    from racecheck.judge import Audit
     from racecheck.staging import Lease, PinnedBuffer, delays, holds, host_delay, wants
     from racecheck.trace import mark
     from racecheck.virtual import virtual_cuda
@@ -22,7 +23,7 @@ __version__ = "0.1.0"
 # Imported on first use: the pytest plugin must not pay for torch.
 _HOMES = {
     "Audit": "racecheck.judge",
-    "audit": "racecheck.judge",
+    "audit": "racecheck.auditing",
     "Inconclusive": "racecheck.errors",
     "Lease": "racecheck.staging",
     "PinnedBuffer": "racecheck.staging",

@@ -21,11 +21,12 @@ from racecheck.commands.doctor import doctor
 from racecheck.commands.execute import execute
 from racecheck.commands.explain import explain
 from racecheck.commands.faults import faults
+from racecheck.commands.fuzz import fuzz
 from racecheck.commands.litmus import litmus
 from racecheck.commands.matrix import matrix
 from racecheck.commands.prove import prove
+from racecheck.commands.replay import replay
 from racecheck.commands.run import run
-from racecheck.commands.sequences import fuzz, replay
 from racecheck.commands.traces import check as check_trace
 from racecheck.commands.traces import convert, syncs
 from racecheck.errors import NothingFound, RacecheckError

@@ -1,8 +1,4 @@
-"""`racecheck.audit()`: judge whatever the enclosed code does.
-
-    with racecheck.audit() as audit:
-        engine.run(requests)
-    audit.assert_clean()
+"""The verdict of `racecheck.audit()` on whatever the enclosed code does.
 
 The audit listens to the providers (the virtual device, staging buffers) and feeds the detector while the
 code runs. It keeps the trace, so that a repair can be checked before it is proposed.
@@ -11,17 +7,14 @@ code runs. It keeps the trace, so that a repair can be checked before it is prop
 from __future__ import annotations
 
 from _thread import RLock  # never a traced one: this module may be imported inside a context
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from racecheck.detect import Detector, Finding
 from racecheck.detect.advice import advise
 from racecheck.detect.evidence import Evidence
 from racecheck.detect.premises import Premises
 from racecheck.errors import Inconclusive, RaceFound
-from racecheck.report.channel import deliver
 from racecheck.report.picture import Picture
-from racecheck.trace import Trace, flush, subscribe
+from racecheck.trace import Trace
 from racecheck.trace.records import Acquire, DeviceOp, Record, Replay
 
 #: A longer trace is let go: what is found later comes without a checked repair.
@@ -207,52 +200,3 @@ class Audit:
         more = f" (1 of {len(findings)} findings)" if len(findings) > 1 else ""
         stories = [f"{title}{more}\n{rest}", *(describe_finding(finding, width) for finding in findings[1:])]
         return "\n".join(stories)
-
-
-@contextmanager
-def audit(
-    run_ahead: int | None = None, *, capture: str = "auto", operators: bool = False, exact: bool = False
-) -> Iterator[Audit]:
-    """Judge the enclosed code, on whatever device it runs.
-
-    `run_ahead`: how many steps the host may be planning beyond the last one it waited for. No verdict depends
-    on it; the premises are checked against it, or against the most that the slots found allow.
-
-    Under `virtual_cuda` everything is seen, and the other arguments do not matter. On a real GPU they say how
-    it is watched, as in `racecheck.cuda.watch.watch`: by default staged memory is, at little cost, through
-    CUPTI where the extra `gpu` is installed, else through PyTorch's hooks.
-
-    Raises:
-        TypeError, ValueError: `run_ahead` is no whole number, or less than 0.
-        UsageError: the GPU cannot be watched in this way.
-    """
-    judge = Audit(_checked(run_ahead))
-    with _watched(capture, operators, exact), subscribe(judge):
-        try:
-            yield judge
-        finally:
-            flush("the context ended")
-            deliver(judge)
-
-
-def _watched(capture: str, operators: bool, exact: bool) -> AbstractContextManager[object]:
-    """A watch on the GPU, unless there is none, it is watched already, or the code runs on a virtual one."""
-    import torch
-
-    from racecheck.virtual.machine import open_machine
-
-    if open_machine() is not None or not torch.cuda.is_available():
-        return nullcontext()
-    from racecheck.cuda.watch import watch, watching
-
-    return nullcontext() if watching() else watch(capture, operators=operators, exact=exact)
-
-
-def _checked(run_ahead: int | None) -> int | None:
-    if run_ahead is None:
-        return None
-    if isinstance(run_ahead, bool) or not isinstance(run_ahead, int):
-        raise TypeError(f"audit: run_ahead must be a whole number of steps, not {run_ahead!r:.40}")
-    if run_ahead < 0:
-        raise ValueError(f"audit: run_ahead must be 0 or more, not {run_ahead}")
-    return run_ahead

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from racecheck.errors import UsageError
 from racecheck.prove.answer import Answer, ask, z3_method
-from racecheck.prove.engine.text import FORMAT
 from racecheck.prove.protocol import Protocol
 
 #: More slots and a longer run-ahead need more steps than are run.
@@ -41,7 +40,7 @@ def prove_engine(protocol: Protocol, method: str, table: bool, json: bool) -> in
 
 def _table(protocol: Protocol, method: str, json: bool) -> int:
     from racecheck.prove.engine import VARIANTS, EngineResult, Question, explore_engine
-    from racecheck.prove.engine.text import as_dict, table
+    from racecheck.prove.engine.text import FORMAT, as_dict, table
 
     if protocol != Protocol():
         raise UsageError(

@@ -109,6 +109,7 @@ def _page(file: Path, trace: Sequence[Record], detector: Detector, damage: str |
         findings=detector.findings,
         pictures=take(trace, detector.findings),
         evidence=detector.evidence,
+        premises=detector.premises.result(),
         replay=replay,
     )
     return page(str(file), [chapter])

@@ -113,7 +113,7 @@ def _outcome(item: pytest.Item, audit: Audit, said: str | None) -> Outcome:
     from racecheck.report.pages import of_findings
 
     keep_page(item, lambda: of_findings(item.nodeid, audit.verdict, audit.findings, audit.evidence,
-                                        getattr(audit, "pictures", ())))  # fmt: skip
+                                        pictures=audit.pictures, premises=audit.premises))  # fmt: skip
     file, line, home = place(item)
     reason = said if audit.verdict == "inconclusive" else None
     return with_baseline(

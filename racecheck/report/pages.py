@@ -22,15 +22,16 @@ def of_row(row: Row) -> str:
 
 
 def of_findings(
-    title: str, verdict: str, findings: Sequence[Finding], evidence: Evidence, pictures: Sequence[Any] = ()
+    title: str, verdict: str, findings: Sequence[Finding], evidence: Evidence, **told: Any
 ) -> str:
-    """The chapter of anything else. It leaves the trace behind, which findings and stalls hold on to."""
+    """The chapter of anything else, with what else there is to be `told` in it.
+
+    It leaves the trace behind, which findings and stalls hold on to.
+    """
     bare = [replace(finding, pairs=[]) for finding in findings]
     only_buffers = Evidence()
     only_buffers.buffers = evidence.buffers
-    return _packed(
-        Chapter(title=title, verdict=verdict, findings=bare, evidence=only_buffers, pictures=pictures)
-    )
+    return _packed(Chapter(title=title, verdict=verdict, findings=bare, evidence=only_buffers, **told))
 
 
 def render(chapters: Sequence[str]) -> str:

@@ -443,3 +443,11 @@ def test_a_bad_baseline_is_one_line(run: Run, verdicts: dict[tuple[str, int], st
     code, out, err = run("run", "scenarios", "--baseline", "known.toml")
     assert (code, out) == (2, "")
     assert err.startswith("known.toml:2: the key fingerprint is missing; write fingerprint = ")
+
+
+def test_the_command_line_starts_without_what_takes_seconds() -> None:
+    """Help, completion and a mistyped option need neither PyTorch nor Hypothesis nor a solver."""
+    heavy = ("torch", "hypothesis", "z3", "cupti", "flashinfer")
+    code = f"import sys, racecheck.cli; print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from markup import parse
 
 from racecheck.detect.premises import Broken, Premises
 from racecheck.prove.certificate import SETTINGS
 from racecheck.prove.protocol import Protocol
+from racecheck.report.html import page
+from racecheck.report.html.chapter import Chapter
 from racecheck.report.premises import premise_lines, premises_dict
 from racecheck.report.text import describe_premises
 from racecheck.trace.records import Loc
@@ -50,6 +53,15 @@ def test_a_clean_run_that_broke_one_was_lucky() -> None:
     assert told is not None
     assert (told["holds"]["a"], told["holds"]["b"]) == (False, True)
     assert told["broken"][0]["location"] == {"file": "engine/x.py", "line": 41, "function": "plan"}
+
+
+def test_the_page_has_what_the_text_has() -> None:
+    """The same lines, with the evidence of their row; none for a run without a trace."""
+    broken = replace(HELD, slots=3, broken=(SKIPPED,))
+    chapter = Chapter(title="t", verdict="clean", premises=broken)
+    items = [node.text for node in parse(page("t", [chapter])).walk() if node.tag == "li"]
+    assert items == lines(broken)
+    assert "certificate" not in page("t", [replace(chapter, premises=None)])
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from racecheck.detect.evidence import Evidence
 from racecheck.detect.finding import Finding
+from racecheck.detect.premises import Premises
 from racecheck.report.cost import size
 from racecheck.report.picture import Picture
 from racecheck.report.result import Row
@@ -37,6 +38,7 @@ class Chapter:
     findings: Sequence[Finding] = ()
     pictures: Sequence[Picture | None] = ()
     evidence: Evidence = field(default_factory=Evidence)
+    premises: Premises | None = None
     costs: Sequence[tuple[str, ...]] = ()
     replay: str | None = None
 
@@ -69,6 +71,7 @@ def _of_row(row: Row) -> Chapter:
         findings=row.findings,
         pictures=row.pictures,
         evidence=row.evidence,
+        premises=row.premises,
         costs=[(cost.resource, size(cost.pinned), size(cost.device), str(cost.slots)) for cost in row.costs],
         replay=row.replay,
     )
@@ -82,5 +85,6 @@ def _of_audit(audit: Audit) -> Chapter:
         findings=audit.findings,
         pictures=audit.pictures,
         evidence=audit.evidence,
+        premises=audit.premises,
         notes=[audit.reason] if audit.reason else [],
     )

@@ -1,4 +1,4 @@
-"""What a verdict rests on, as tables: buffers, stalls, and what slots cost."""
+"""What a verdict rests on: buffers, premises of the slot theorem, stalls, and what slots cost."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from racecheck.detect.evidence import BufferEvidence
 from racecheck.report.certificate import checked
 from racecheck.report.html.chapter import Chapter
 from racecheck.report.html.elements import Child, h
+from racecheck.report.premises import premise_lines
 
 
 def evidence(chapter: Chapter) -> Iterator[Element]:
@@ -24,6 +25,8 @@ def evidence(chapter: Chapter) -> Iterator[Element]:
             ),
             open=None if chapter.findings else "open",
         )
+    if premises := [h("li", line.plain) for line in premise_lines(chapter.premises, chapter.verdict)]:
+        yield h("ul", *premises, class_="premises")
     if found.stalls:
         stalls = h("ul", *(h("li", str(stall)) for stall in found.stalls))
         yield h("details", h("summary", f"Waits that held the host up: {len(found.stalls)}"), stalls)

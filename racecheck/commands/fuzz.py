@@ -1,4 +1,4 @@
-"""`racecheck fuzz` and `racecheck replay`: campaigns of generated sequences, and one sequence again."""
+"""`racecheck fuzz`: campaigns of generated sequences."""
 
 from __future__ import annotations
 
@@ -13,18 +13,16 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from racecheck.commands.paths import typed_path
-from racecheck.errors import UsageError
+from racecheck.commands.replay import describe, known_device
 from racecheck.scenario.model import MOST_SLOTS
 from racecheck.words import counted
 
 if TYPE_CHECKING:  # the engine imports torch, and Hypothesis is not small either
     from racecheck.sequences.campaign import Campaign, Result
-    from racecheck.sequences.run import Outcome
 
 FOLDER = Path(".racecheck") / "fuzz"
 #: Examples of a campaign that only has a time to end.
 MANY = 1_000_000
-WIDTH = 110
 
 
 def fuzz(
@@ -72,7 +70,7 @@ def fuzz(
     from racecheck.sequences.space import space_of
     from racecheck.sequences.target import target_of
 
-    _known(device)
+    known_device(device)
     file = load(path)
     check_device(device)
     target = target_of(file, runner=runner, slots=slots, run_ahead=run_ahead, fault=fault)
@@ -151,13 +149,7 @@ def _story(signature: str, token: str, device: str) -> str:
         outcome = engine.run(sequence, explain=True)
     again = f"racecheck replay {token}{' --device cuda' if device == 'cuda' else ''}"
     source = "\n".join(f"    {line}".rstrip() for line in program(target, sequence).splitlines())
-    return f"{_report(outcome)}\n{sequence}; signature {signature}\n{again}\n\n{source}"
-
-
-def _report(outcome: Outcome) -> str:
-    from racecheck.sequences import report
-
-    return report(outcome, WIDTH)
+    return f"{describe(outcome)}\n{sequence}; signature {signature}\n{again}\n\n{source}"
 
 
 def _evidence(total: Result) -> str:
@@ -187,47 +179,3 @@ def _ranked(counts: Counter[str]) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _known(device: str) -> None:
-    from racecheck.provider import DEVICES
-
-    if device not in DEVICES:
-        raise UsageError(f"--device {device}: is not known; write {' or '.join(DEVICES)}")
-
-
-def replay(
-    token: Annotated[
-        str, typer.Argument(metavar="TOKEN", help="What `racecheck fuzz` printed: s1. and letters.")
-    ],
-    device: Annotated[str, typer.Option(metavar="NAME", help="virtual or cuda.")] = "virtual",
-    source: Annotated[
-        bool, typer.Option("--program", help="Print a Python program that does the same, and run nothing.")
-    ] = False,
-) -> int:
-    """Run one sequence again and print its report: the same one on every machine.
-
-    Exit code 0: clean. 1: a finding. 2: this is no token. 3: nothing was put to the test.
-    """
-    from racecheck.scenario.plan import check_device
-    from racecheck.sequences import EngineProcess, parse_token, program
-    from racecheck.sequences.serial import witness
-
-    _known(device)
-    target, sequence = parse_token(token)
-    if source:
-        print(program(target, sequence), end="")
-        return 0
-    print(f"{target.name}{f' with {target.fault}' if target.fault else ''}: {sequence}")
-    if device == "cuda":
-        from racecheck.sequences.on_gpu import replay_here
-
-        check_device(device)
-        replayed = replay_here(target, sequence)
-        print(replayed.told)
-        return {"clean": 0, "inconclusive": 3}.get(replayed.verdict, 1)
-    with EngineProcess(target) as engine:
-        outcome = engine.run(sequence, explain=True)
-    print(_report(outcome))
-    print(f"\n{witness(target, sequence, outcome.tokens)}")
-    return {"clean": 0, "inconclusive": 3}.get(outcome.verdict, 1)
