@@ -29,8 +29,6 @@ CHEAP = ("orpheus", "qwen3-tts", "qwen3-omni")
 EXCLUDED = {"ring-laps": "a stall is no finding: the run is clean, and slower than it need be"}
 #: Faults whose shortest story has three requests, and why.
 THREE = {
-    "stale-promotion": "one request runs, one is planned ahead, and a third joins the planned step",
-    "padding-scatters-back": "batches of one and two fill their buckets: three are the fewest with padding",
     "indices-per-pool": "in so few steps two requests list fewer pages than the longest request alone has",
 }
 EXAMPLES = 200

@@ -87,11 +87,22 @@ def _complain(line: str) -> int:
     return 2
 
 
+#: What Typer's types say of a value, and what it means.
+_PLAINLY = (
+    (r"Input should be greater than or equal to (\S+)", r"must be \1 or more"),
+    (r"Input should be less than or equal to (\S+)", r"must be \1 or less"),
+    (r"Input should be a valid integer.*", "must be a whole number"),
+    (r"Input should be a valid number.*", "must be a number"),
+)
+
+
 def _one_line(error: Any) -> str:
     """What Typer found wrong with the options, and what to write instead, without its usage text."""
     command = "racecheck" if error.ctx is None else error.ctx.command_path
     message = " ".join(error.format_message().split()).removeprefix("Invalid value for ").rstrip(".")
-    message = re.sub(r"^'(--[\w-]+)':", r"\1:", message)
+    message = re.sub(r"^'(--?[\w-]+)':", r"\1:", message)
+    for theirs, ours in _PLAINLY:
+        message = re.sub(theirs, ours, message)
     message = re.sub(r"^'?\[?[A-Z]+\]?(\.\.\.)?'?: ", "", message)
     message = message.partition(" Did you mean")[0].partition(" (Possible")[0].rstrip(".")
     if message.startswith("Missing argument 'PATH"):

@@ -40,3 +40,38 @@ def refusing(connection, target):
 
 def mute(connection, target):
     """It ends at once."""
+
+
+def ending(connection, target):
+    """Its first good answer is its last word, which it does not say."""
+    connection.send(())
+    next_job(connection)
+    connection.send((Outcome(verdict="clean", message=str(os.getpid())), True))
+
+
+def tearing(connection, target):
+    """It dies in the middle of a word."""
+    connection.send(())
+    next_job(connection)
+    os.write(connection.fileno(), (1000).to_bytes(4, "big") + b"torn")
+    os.kill(os.getpid(), 9)
+
+
+def stalling(connection, target):
+    """It stops in the middle of a word."""
+    connection.send(())
+    next_job(connection)
+    os.write(connection.fileno(), (1000).to_bytes(4, "big") + b"torn")
+    next_job(connection)
+
+
+def building(connection, target):
+    """It never gets so far."""
+    next_job(connection)
+
+
+def raising(connection, target):
+    """A run is a bug."""
+    connection.send(())
+    next_job(connection)
+    connection.send(KeyError("a bug"))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from racecheck.commands.paths import typed_path
 from racecheck.commands.replay import describe, known_device
+from racecheck.errors import UsageError
 from racecheck.scenario.model import MOST_SLOTS
 from racecheck.words import counted
 
@@ -73,16 +76,37 @@ def fuzz(
     known_device(device)
     file = load(path)
     check_device(device)
+    _must_show(fault)
     target = target_of(file, runner=runner, slots=slots, run_ahead=run_ahead, fault=fault)
     count = examples or (MANY if minutes else 200)
     campaign = Campaign(target, space_of(file, fault), seed, count, device)
     open_database(database)
     place = save(campaign, folder)
+    if folder == FOLDER:  # no business of the repository that this may be
+        (FOLDER.parent / ".gitignore").write_text("*\n", encoding="utf-8")
     before = campaign.shards - len(todo(place, campaign))
     until = None if minutes is None else time.time() + 60 * minutes
-    _search(campaign, place, workers, database, until)
+    try:
+        _search(campaign, place, workers, database, until)
+    except KeyboardInterrupt:
+        done = campaign.shards - len(todo(place, campaign))
+        print(
+            f"interrupted after {done} of {campaign.shards} shards; the same command goes on", file=sys.stderr
+        )
+        raise
     total = so_far(place, (-1, *range(campaign.shards)))
     return _tell(campaign, total, before)
+
+
+def _must_show(fault: str) -> None:
+    """`UsageError` for a fault that no sequence can show."""
+    from racecheck.faults import CATALOGUE
+
+    if fault in CATALOGUE and CATALOGUE[fault].shows == "stall":
+        raise UsageError(
+            f"--fault {fault}: is a stall, which is no finding: its runs are clean, and slower than need be; "
+            f"racecheck faults {fault} tells more"
+        )
 
 
 def _search(campaign: Campaign, folder: Path, workers: int, database: str, until: float | None) -> None:
@@ -104,16 +128,26 @@ def _search(campaign: Campaign, folder: Path, workers: int, database: str, until
     left = len(todo(folder, campaign))
     with bar:
         task = bar.add_task(campaign.target.name, total=campaign.shards, completed=campaign.shards - left)
+        advance = partial(_advance, bar, task)
         base = open_database(database)
         if workers:
             run_here(folder, campaign, base, 0.0, lambda _: None)  # what is known already
-            problems = run_on_workers(folder, workers, database, until, lambda: bar.advance(task))
+            problems = run_on_workers(folder, workers, database, until, advance)
             if problems:
                 raise RuntimeError("\n".join(problems))
         else:
-            run_here(folder, campaign, base, until, lambda result: bar.advance(task))
+            run_here(folder, campaign, base, until, lambda result: advance())
         found = so_far(folder, range(campaign.shards)).tokens
         bar.update(task, description=f"{campaign.target.name}: {counted(len(found), 'finding')}")
+
+
+def _advance(bar: Progress, task: TaskID) -> None:
+    """One more shard is done; in a log, the first, second, fourth, eighth ... of them are told."""
+    bar.advance(task)
+    known = bar.tasks[0]
+    done = int(known.completed)
+    if bar.disable and done & (done - 1) == 0:
+        print(f"{known.description}: {done} of {int(known.total or 0)} shards done", file=sys.stderr)
 
 
 def _tell(campaign: Campaign, total: Result, before: int) -> int:
@@ -123,12 +157,13 @@ def _tell(campaign: Campaign, total: Result, before: int) -> int:
     resumed = f" ({before} from before)" if before else ""
     shards = f"{total.shards - 1} of {campaign.shards} shards{resumed}"
     where = " on a GPU" if campaign.device == "cuda" else ""
-    print(f"{name}{fault}{where}: {shards}, {total.runs} runs, seed {campaign.seed}\n")
+    runs = f"{total.runs} runs, those of shrinking included"
+    print(f"{name}{fault}{where}: {shards}, {runs}, seed {campaign.seed}\n")
     for signature, token in sorted(total.tokens.items(), key=lambda item: item[1]):
         print(f"{_story(signature, token, campaign.device)}\n")
     print(_evidence(total))
     if total.tokens:
-        print(f"\n{_count(len(total.tokens), 'finding')}")
+        print(f"\n{counted(len(total.tokens), 'finding')}")
         return 1
     unmet = [event for event in total.hoped_for if not tally.events[event]]
     if unmet or not tally.rewrites.total():
@@ -149,7 +184,8 @@ def _story(signature: str, token: str, device: str) -> str:
         outcome = engine.run(sequence, explain=True)
     again = f"racecheck replay {token}{' --device cuda' if device == 'cuda' else ''}"
     source = "\n".join(f"    {line}".rstrip() for line in program(target, sequence).splitlines())
-    return f"{describe(outcome)}\n{sequence}; signature {signature}\n{again}\n\n{source}"
+    head = f"{sequence}; signature {signature}\n{again}"
+    return f"{head}\n\n{describe(outcome)}\n\nThe same as a program:\n\n{source}"
 
 
 def _evidence(total: Result) -> str:
@@ -162,20 +198,17 @@ def _evidence(total: Result) -> str:
             f"  {name:{wide}}  {count:6} rewrites, {tally.open_windows[name]:6} with the window open"
         )
     sometimes = {event: tally.events[event] for event in total.hoped_for}
-    lines.append(
-        "sometimes: " + (", ".join(f"{name} {n}" for name, n in sometimes.items()) or "nothing is known")
-    )
-    lines.append("premises: " + _ranked(tally.premises))
-    lines.append("events: " + _ranked(Counter({k: n for k, n in tally.events.items() if k not in sometimes})))
-    lines.append(f"steps behind each other ({len(tally.moves)} in kind): {_ranked(tally.moves)}")
-    return "\n".join(lines)
+    others = Counter({name: n for name, n in tally.events.items() if name not in sometimes})
+    told = {
+        "sometimes": ", ".join(f"{name} {n}" for name, n in sometimes.items()),
+        "premises": _ranked(tally.premises),
+        "events": _ranked(others),
+        f"steps behind each other ({len(tally.moves)} in kind)": _ranked(tally.moves),
+    }
+    return "\n".join([*lines, *(f"{name}: {text}" for name, text in told.items() if text)])
 
 
 def _ranked(counts: Counter[str]) -> str:
     most = counts.most_common(12)
     more = f", and {len(counts) - len(most)} more" if len(counts) > len(most) else ""
     return ", ".join(f"{name} {count}" for name, count in most) + more
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

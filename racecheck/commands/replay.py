@@ -22,6 +22,9 @@ def replay(
     source: Annotated[
         bool, typer.Option("--program", help="Print a Python program that does the same, and run nothing.")
     ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Tell every finding, not the first alone.")
+    ] = False,
 ) -> int:
     """Run one sequence again and print its report: the same one on every machine.
 
@@ -32,7 +35,8 @@ def replay(
     from racecheck.sequences.serial import witness
 
     known_device(device)
-    target, sequence = parse_token(token)
+    target, sequence = parse_token(token.strip())
+    check_device(device)
     if source:
         print(program(target, sequence), end="")
         return 0
@@ -40,13 +44,12 @@ def replay(
     if device == "cuda":
         from racecheck.sequences.on_gpu import replay_here
 
-        check_device(device)
         replayed = replay_here(target, sequence)
         print(replayed.told)
         return {"clean": 0, "inconclusive": 3}.get(replayed.verdict, 1)
     with EngineProcess(target) as engine:
         outcome = engine.run(sequence, explain=True)
-    print(describe(outcome))
+    print(describe(outcome, None if everything else 1))
     print(f"\n{witness(target, sequence, outcome.tokens)}")
     return {"clean": 0, "inconclusive": 3}.get(outcome.verdict, 1)
 
@@ -59,8 +62,8 @@ def known_device(device: str) -> None:
         raise UsageError(f"--device {device}: is not known; write {' or '.join(DEVICES)}")
 
 
-def describe(outcome: Outcome) -> str:
-    """The report of one sequence."""
+def describe(outcome: Outcome, most: int | None = 1) -> str:
+    """The report of one sequence, with `most` of its findings told in full."""
     from racecheck.sequences import report
 
-    return report(outcome, WIDTH)
+    return report(outcome, WIDTH, most)

@@ -21,8 +21,9 @@ class OnRanks:
         self._parts = parts
 
     def adjust(self, **settings: Any) -> None:
-        """As `Engine.adjust`."""
-        self._config = replace(self._config, **settings)
+        """As `Engine.adjust`: what was lazy stays so."""
+        lazy = settings.pop("lazy_capture", False) or self._config.lazy_capture
+        self._config = replace(self._config, lazy_capture=lazy, **settings)
 
     def run(self, requests: Sequence[Request], steps: int, on_step: OnStep | None) -> Tokens:
         """What the first rank hands out, or one that differs from it."""

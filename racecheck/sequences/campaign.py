@@ -178,7 +178,7 @@ def run_here(
     """Search what is left one shard after the other in this process; begin none after the time `until`."""
     left = todo(folder, campaign)
     with closing(engine_on(campaign.device, campaign.target)) as engine:
-        progress(run_shard(folder, campaign, -1, engine, database))
+        run_shard(folder, campaign, -1, engine, database)  # what is known already
         for index in left:
             if until is not None and time.time() >= until:
                 return

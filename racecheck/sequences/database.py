@@ -49,6 +49,11 @@ def open_database(where: str) -> ExampleDatabase:
     """
     if where.startswith(("redis://", "rediss://")):
         return _redis(where)
+    if not where.startswith("github:") and "://" in where:
+        raise UsageError(
+            f"--database {where}: this is no kind of database; write a folder, redis://HOST:PORT/N or "
+            "github:OWNER/REPOSITORY"
+        )
     if not where.startswith("github:"):
         return DirectoryBasedExampleDatabase(Path(where) if where else LOCAL)
     match = _GITHUB.fullmatch(where)

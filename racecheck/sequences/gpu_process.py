@@ -9,11 +9,14 @@ sequence gets a new one.
 from __future__ import annotations
 
 import multiprocessing
+import queue
 import signal
+import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
+from racecheck.errors import UsageError
 from racecheck.sequences.process import PATIENCE, EngineProcess, Served, died, next_job, portable, stuck
 from racecheck.sequences.run import Outcome
 from racecheck.sequences.story import StepSequence
@@ -21,6 +24,8 @@ from racecheck.sequences.target import Target
 
 #: Seconds that a process has to end by itself.
 GOODBYE = 20
+#: Seconds that building an engine may take: kernels may be compiled.
+BUILD_PATIENCE = 600
 
 Serve = Callable[[Connection, Target], None]
 
@@ -43,20 +48,22 @@ class GpuProcess:
 
     def run(self, sequence: StepSequence, explain: bool = False) -> Outcome:
         """What `sequence` comes to; with `explain` with reasons and repairs."""
-        if not self._process.is_alive():
-            self._start()
-        self._connection.send((sequence, explain))
-        if not self._connection.poll(self._patience):
-            self._end(patience=0)
-            return stuck()
         try:
-            answer = self._connection.recv()
-        except EOFError:
-            self._end()
-            return died(self._process.exitcode or 0)
-        if isinstance(answer, BaseException):
-            raise answer
-        outcome, goes_on = answer
+            return self._run((sequence, explain))
+        except _Gone as gone:
+            if gone.code:
+                return died(gone.code)
+        try:  # it had ended by itself, perhaps before it was asked
+            return self._run((sequence, explain))
+        except _Gone as gone:
+            return died(gone.code)
+
+    def _run(self, job: tuple[StepSequence, bool]) -> Outcome:
+        self._ask(job)
+        try:
+            outcome, goes_on = self._answer(self._patience)
+        except _Stuck:
+            return stuck(self._patience)
         if not goes_on:
             self._end()
         return outcome  # type: ignore[no-any-return]
@@ -66,12 +73,6 @@ class GpuProcess:
         self._connection.close()
         self._end()
 
-    def _end(self, patience: float = GOODBYE) -> None:
-        """Wait for the process's own end, but not for ever: CUDA's may wait for work that never ends."""
-        self._process.join(patience)
-        self._process.kill()
-        self._process.join()
-
     def _start(self) -> Any:
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
@@ -79,12 +80,75 @@ class GpuProcess:
         self._process.start()
         theirs.close()
         try:
-            answer = self._connection.recv()
-        except EOFError:
+            return self._answer(BUILD_PATIENCE)
+        except _Stuck:
+            raise UsageError(
+                f"the engine was not built within {BUILD_PATIENCE:g} s; see what else uses the GPU"
+            ) from None
+        except _Gone:
             raise RuntimeError("the engine's process has ended without a word; look at stderr") from None
+        except BaseException:
+            self._end(patience=0)
+            raise
+
+    def _ask(self, job: tuple[StepSequence, bool]) -> None:
+        """Send it, to a new process if the one there was has ended meanwhile."""
+        if self._process.is_alive():
+            try:
+                self._connection.send(job)
+                return
+            except OSError:
+                self._end()
+        self._start()
+        self._connection.send(job)
+
+    def _answer(self, patience: float) -> Any:
+        """The process's next word. A thread waits for it, as the process may stop in the middle of it.
+
+        Raises:
+            _Stuck: it did not come in time, and the process was ended.
+            _Gone: the process ended before.
+            Exception: what the process raised; it is at its end.
+        """
+        received: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        threading.Thread(target=_receive, args=(self._connection, received), daemon=True).start()
+        try:
+            answer = received.get(timeout=patience)
+        except queue.Empty:
+            self._end(patience=0)
+            raise _Stuck from None
+        if isinstance(answer, (EOFError, OSError)):
+            self._end()
+            raise _Gone(self._process.exitcode or 0)
         if isinstance(answer, BaseException):
+            self._end()
             raise answer
         return answer
+
+    def _end(self, patience: float = GOODBYE) -> None:
+        """Wait for the process's own end, but not for ever: CUDA's may wait for work that never ends."""
+        self._process.join(patience)
+        self._process.kill()
+        self._process.join()
+
+
+class _Stuck(Exception):
+    """No answer in time."""
+
+
+class _Gone(Exception):
+    """The process has ended."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+def _receive(connection: Connection, received: queue.SimpleQueue[Any]) -> None:
+    try:
+        received.put(connection.recv())
+    except Exception as error:  # the process has ended, perhaps in the middle of a word
+        received.put(error)
 
 
 # -- the server's end --------------------------------------------------------------------------------
@@ -96,6 +160,7 @@ def _serve(connection: Connection, target: Target) -> None:
     from racecheck.sequences.on_gpu import outcome_here
     from racecheck.sequences.watch import hoped_for
 
+    multiprocessing.current_process().daemon = False  # it may have children: an engine's workers
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client hears it, and closes the connection
     try:
         with own_device(target.devices):

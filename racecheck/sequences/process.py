@@ -13,6 +13,7 @@ import os
 import signal
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn, Protocol
@@ -97,6 +98,7 @@ def _serve(connection: Connection, target: Target) -> None:
     """Build, then fork for every sequence, until nobody asks any more."""
     import racecheck
 
+    multiprocessing.current_process().daemon = False  # it may have children: an engine's workers
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client hears it, and closes the connection
     steering = Steering()
     with (
@@ -113,8 +115,9 @@ def _serve(connection: Connection, target: Target) -> None:
         gc.collect()
         gc.freeze()
         gc.disable()
-        while (job := next_job(connection)) is not None:
-            _in_fork(connection, partial(perform, engine, target.vocab, audit, steering, *job))
+        with suppress(BrokenPipeError):  # the client has gone meanwhile
+            while (job := next_job(connection)) is not None:
+                _in_fork(connection, partial(perform, engine, target.vocab, audit, steering, *job))
 
 
 def next_job(connection: Connection) -> tuple[StepSequence, bool] | None:
@@ -146,6 +149,8 @@ def _child(connection: Connection, work: Callable[[], Outcome]) -> NoReturn:
             answer = portable(error)
         connection.send(answer)
         code = 0
+    except BrokenPipeError:
+        code = 0  # nobody wants to know
     finally:
         os._exit(code)
 
@@ -158,9 +163,10 @@ def died(status: int) -> Outcome:
     return Outcome(verdict="crash", signature=f"crash {how}", on=how, message=f"The process died of {how}.")
 
 
-def stuck() -> Outcome:
+def stuck(patience: float = PATIENCE) -> Outcome:
     """What a run comes to that does not end."""
-    return Outcome(verdict="stuck", signature="stuck", message=f"The run had not ended after {PATIENCE} s.")
+    message = f"The run had not ended after {patience:g} s."
+    return Outcome(verdict="stuck", signature="stuck", message=message)
 
 
 def portable(error: Exception) -> Exception:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, Field, fields
+from textwrap import fill
 from typing import Any
 
 from racecheck.sequences.run import Outcome
@@ -46,14 +47,21 @@ def _default(field: Field[Any]) -> Any:
     return object() if field.default is MISSING else field.default
 
 
-def report(outcome: Outcome, width: int = 110) -> str:
-    """The verdict of one sequence and what it rests on, as text `width` columns wide."""
+def report(outcome: Outcome, width: int = 110, most: int | None = None) -> str:
+    """The verdict of one sequence and what it rests on, as text `width` columns wide.
+
+    Of more findings than `most` the rest is named by buffer.
+    """
     from racecheck.report.text import describe_finding, describe_premises
 
     parts = [f"verdict: {outcome.title}, after {counted(outcome.steps, 'step')}"]
     if outcome.message is not None:
         parts.append(outcome.message)
-    parts += [describe_finding(finding, width).rstrip() for finding in outcome.findings]
+    told, rest = outcome.findings[:most], outcome.findings[most:] if most is not None else ()
+    parts += [describe_finding(finding, width).rstrip() for finding in told]
+    if rest:
+        names = ", ".join(dict.fromkeys(f"{finding.kind} on {finding.buffer}" for finding in rest))
+        parts.append(fill(f"{counted(len(rest), 'more finding')}: {names}", width, subsequent_indent="  "))
     events = [f"{count} {event}" for event, count in sorted(outcome.events.items())]
     moves = [f"  {move}: {count}" for move, count in outcome.moves.items()]
     tested = f"{outcome.rewrites} rewrites checked, {outcome.open_windows} with the window open"

@@ -140,7 +140,7 @@ def judge(audit: Audit, first: Finding | None, error: Exception | None, explain:
             raise error  # a request that cannot be served is the space's mistake, not the engine's
         name = type(error).__name__
         return Outcome(verdict="error", signature=f"error {name}", on=name, message=str(error))
-    findings = audit.findings if explain else [first]
+    findings = sorted(audit.findings, key=lambda each: each is not first) if explain else [first]
     # The pairs would keep, and send, the whole trace.
     bare = tuple(replace(finding, pairs=[]) for finding in findings)
     message = None if error is None else f"The run ended early with {type(error).__name__}: {error}"

@@ -9,6 +9,7 @@ memory, which C++ asks the accelerator for, stays CUDA's all the same.
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -103,7 +104,11 @@ def pinning_of_cuda(name: str) -> Callable[..., Any]:
 
     def run(tensor: torch.Tensor, device: torch.device | None = None) -> Any:
         keys = torch._C._dispatch_keys(tensor)
-        return kernel.call_boxed(keys, tensor, device or torch.device("cuda"))
+        with (
+            warnings.catch_warnings()
+        ):  # to name a device is deprecated, and there is no other way to say which
+            warnings.filterwarnings("ignore", "The argument 'device'", DeprecationWarning)
+            return kernel.call_boxed(keys, tensor, device or torch.device("cuda"))
 
     return run
 

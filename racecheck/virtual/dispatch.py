@@ -27,6 +27,7 @@ from racecheck.virtual.arguments import (
     own_devices,
     spans_of_all,
 )
+from racecheck.virtual.blas import is_fused
 from racecheck.virtual.calls import Call, run_raw
 from racecheck.virtual.device_memory import Block
 from racecheck.virtual.faults import raise_fault
@@ -129,14 +130,14 @@ def _device_operation(state: Machine, info: OpInfo, args: tuple[Any, ...], kwarg
         args = indices_to_device(state, args)
     given = Arguments(state, args, kwargs, in_place=info.registered)
     call = Call(state, info, given.args, given.kwargs)
-    if info.product and given.device is not None:
-        state.devices[given.device].blas.take(state.stream(given.device).capture)
     if given.mapped:
         map_memory(state, info, args, kwargs, given, call)
     try:
         expected = outcome(info, given.args, given.kwargs)
     except DataDependent:
         expected = None
+    if info.product:
+        _take_handle(state, given)
     if info.random:
         call.draw = random_ops.draw(state, info, given)
     if info.mutates:
@@ -144,6 +145,12 @@ def _device_operation(state: Machine, info: OpInfo, args: tuple[Any, ...], kwarg
     if expected is None:
         return wait_and_run(state, info, call, given)
     return _functional(state, info, call, given, expected)
+
+
+def _take_handle(state: Machine, given: Arguments) -> None:
+    """A matrix product needs its thread's cuBLAS handle, unless there is nothing to compute."""
+    if given.device is not None and not is_fused() and all(tensor.numel() for tensor in given.tensors):
+        state.devices[given.device].blas.take([each for each in state.captures if each.forbids_here()])
 
 
 def _view(info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -10,6 +10,7 @@ import torch
 from torch.utils import _device as torch_device
 
 from racecheck.virtual import hostwatch
+from racecheck.virtual.blas import attention
 from racecheck.virtual.dispatch import read_back
 from racecheck.virtual.indices import check_device
 from racecheck.virtual.machine import machine
@@ -186,6 +187,7 @@ FUNCTIONS = {
     torch.Tensor.to: _to,
     torch.Tensor.cuda: _cuda,
     torch.Tensor.pin_memory: pin_memory,
+    torch._C._nn.scaled_dot_product_attention: attention,
     torch.Tensor.is_pinned: is_pinned,
     torch.Tensor.tolist: _host_value,
     torch.Tensor.numpy: _host_value,

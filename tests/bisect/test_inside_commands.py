@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from samples import write_scenario
 
 from racecheck import cli
 from racecheck.bisect.inside import Late, enough_slots, open_followed
+from racecheck.bisect.inside.sequence import SequenceSubject
 from racecheck.errors import UsageError
 from racecheck.scenario.source import find_portable, portable
 from racecheck.sequences import Ask, EngineProcess, StepSequence, Target, token_of
@@ -222,3 +224,15 @@ def test_the_scenario_is_found_by_the_report(tmp_path: Path, monkeypatch: pytest
     assert portable(Path("small.toml")) == "deep/small.toml"
     assert find_portable("deep/small.toml", [Path.cwd()]) == path
     assert find_portable("deep/small.toml", [tmp_path]) is None
+
+
+@pytest.mark.parametrize("settings", [{"prefill_chunk": 3}, {"lazy_capture": True}, {}])
+def test_a_token_is_served_as_its_replay_is(settings: dict[str, Any]) -> None:
+    """With every setting of its sequence: the same findings at the same places, and as many steps."""
+    story = replace(STORY, asks=(Ask(8, new=2), Ask(8, arrival=1)), steps=4, **settings)
+    seen = SequenceSubject(TARGET, story).run()
+    with EngineProcess(TARGET) as engine:
+        outcome = engine.run(story, explain=True)
+    told = {(one.fingerprint, str(one.first.loc), one.first.mark) for one in outcome.findings}
+    assert {(one.fingerprint, str(one.first.loc), one.first.mark) for one in seen.findings} == told
+    assert (seen.steps, bool(told)) == (outcome.steps, True)

@@ -451,3 +451,20 @@ def test_the_command_line_starts_without_what_takes_seconds() -> None:
     code = f"import sys, racecheck.cli; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--examples", "0", "racecheck fuzz: --examples: must be 1 or more; see racecheck fuzz --help"),
+        ("--minutes", "nan", "racecheck fuzz: --minutes: must be 0.01 or more; see racecheck fuzz --help"),
+        ("-n", "x", "racecheck fuzz: -n: must be a whole number; see racecheck fuzz --help"),
+        ("-n", "5000", "racecheck fuzz: -n: must be 1024 or less; see racecheck fuzz --help"),
+    ],
+)
+def test_a_number_that_will_not_do(
+    option: str, value: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In racecheck's words, not in those of a library."""
+    assert cli.main(["fuzz", "scenarios/orpheus.toml", option, value]) == 2
+    assert capsys.readouterr().err == f"{said}\n"

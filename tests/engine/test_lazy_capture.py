@@ -4,6 +4,7 @@ import pytest
 
 import racecheck
 from racecheck.engine import Engine
+from racecheck.scenario.reference import OnRanks
 from racecheck.virtual import virtual_cuda
 
 MODELS = ("qwen3-tts", "orpheus", "qwen3-omni")
@@ -60,3 +61,26 @@ def test_an_engine_turns_lazy_between_two_runs(config, make, serial, model):
         assert engine.events()["captured on the way"] > 0
         engine.adjust()
         assert engine.run(requests) == serial(model)
+
+
+def test_only_a_capture_makes_a_handle_and_old_failures_are_forgotten(config, make):
+    """A step whose graphs are there runs no product for it; what failed before says nothing any more."""
+    with virtual_cuda():
+        engine = Engine(config("orpheus", lazy_capture=True))
+        engine.run(make(2, model="orpheus"))
+        runners = [runner for runner in engine.model.runners() if hasattr(runner, "failures")]
+        with racecheck.audit() as audit:
+            engine.run(make(2, model="orpheus"))
+        assert engine.events()["captured on the way"] == 0
+        assert not any(getattr(getattr(record, "node", None), "name", "") == "mm" for record in audit.trace)
+        runners[0].failures[runners[0].key(runners[0].buckets()[0], 0)] = "why"
+        engine.adjust(lazy_capture=True)
+        assert not any(runner.failures for runner in runners)
+
+
+def test_ranks_stay_lazy_too(config):
+    """As an engine of one rank does."""
+    ranks = OnRanks(config("orpheus"), 2)
+    ranks.adjust(lazy_capture=True)
+    ranks.adjust(prefill_chunk=4)
+    assert (ranks._config.lazy_capture, ranks._config.prefill_chunk) == (True, 4)

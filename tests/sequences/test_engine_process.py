@@ -112,6 +112,28 @@ def test_a_run_that_dies_takes_nothing_with_it():
     assert (sent[0].verdict, sent[0].signature) == ("crash", "crash SIGKILL")
 
 
+def test_a_client_that_has_gone_is_no_problem(capfd):
+    """After Ctrl-C nobody listens: neither the fork nor the server says a word."""
+
+    class Closed:
+        def send(self, answer):
+            raise BrokenPipeError
+
+    _in_fork(Closed(), lambda: None)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_report_tells_as_much_as_is_asked_for(built):
+    """The finding that names the story first; the others by buffer."""
+    outcome = built(fault="slot-per-bucket").run(JOINS, explain=True)
+    told = report(outcome, most=1)
+    assert len(outcome.findings) > 2
+    assert outcome.findings[0].base_fingerprint == outcome.signature
+    assert told.count("missing ") == 1
+    assert f"{len(outcome.findings) - 1} more findings: race on " in told
+    assert report(outcome).count("missing ") == len(outcome.findings)
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [

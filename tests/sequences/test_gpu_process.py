@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 from racecheck.cli import main
 from racecheck.errors import UsageError
 from racecheck.provider import own_device
-from racecheck.sequences import Ask, StepSequence, Target
+from racecheck.sequences import Ask, StepSequence, Target, gpu_process
 from racecheck.sequences.campaign import Campaign
 from racecheck.sequences.gpu_process import GpuProcess
 from racecheck.sequences.on_gpu import outcome_here
@@ -54,23 +55,52 @@ def test_one_process_serves_until_it_says_that_it_cannot_go_on():
     assert first == second == last != after
 
 
-def test_a_run_that_dies_is_a_crash_and_the_next_is_served():
-    """By a new process."""
-    engine = serving(served.dying)
+@pytest.mark.parametrize(
+    ("serve", "patience", "signature"),
+    [
+        (served.dying, 60, "crash SIGKILL"),
+        (served.tearing, 60, "crash SIGKILL"),
+        (served.hanging, 0.05, "stuck"),
+        (served.stalling, 0.05, "stuck"),
+    ],
+)
+def test_a_run_that_dies_or_never_ends_is_an_outcome(serve, patience, signature):
+    """In the middle of an answer, too; the next run has a new process."""
+    engine = serving(serve, patience=patience)
     try:
-        outcomes = [engine.run(STORY), engine.run(STORY)]
+        assert [engine.run(STORY).signature for _ in range(2)] == [signature] * 2
     finally:
         engine.close()
-    assert [outcome.signature for outcome in outcomes] == ["crash SIGKILL"] * 2
 
 
-def test_a_run_that_never_ends_is_stuck():
-    """A kernel on a corrupted schedule does not; its process is ended."""
-    engine = serving(served.hanging, patience=0.05)
+def test_a_process_that_went_away_between_two_runs_is_replaced():
+    """It said nothing."""
+    engine = serving(served.ending)
     try:
-        assert engine.run(STORY).verdict == "stuck"
+        first, second = (engine.run(STORY) for _ in range(2))
     finally:
         engine.close()
+    assert (first.verdict, second.verdict) == ("clean", "clean")
+    assert first.message != second.message
+
+
+def test_a_bug_is_raised_and_its_process_over():
+    """What it was is the caller's to tell."""
+    engine = serving(served.raising)
+    try:
+        for _ in range(2):
+            with pytest.raises(KeyError, match="a bug"):
+                engine.run(STORY)
+    finally:
+        engine.close()
+
+
+def test_an_engine_that_is_never_built_is_one_line(monkeypatch):
+    """Its process is ended."""
+    monkeypatch.setattr(gpu_process, "BUILD_PATIENCE", 0.05)
+    with pytest.raises(UsageError, match="not built within"):
+        serving(served.building)
+    assert not multiprocessing.active_children()
 
 
 @pytest.mark.parametrize(

@@ -157,3 +157,12 @@ def test_a_name_is_a_part_of_its_own():
     )
     one.delete(b"next", b"a")
     assert not set(one.fetch(b"next"))
+
+
+@pytest.mark.parametrize("where", ["foo://x", "rdis://here/1", "https://host/folder"])
+def test_a_kind_that_is_none(where, tmp_path, monkeypatch):
+    """One line with the three that are, and no folder of that name."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="write a folder, redis://HOST:PORT/N or github:OWNER/REPOSITORY"):
+        open_database(where)
+    assert not list(tmp_path.iterdir())

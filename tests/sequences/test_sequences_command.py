@@ -110,3 +110,31 @@ def test_a_mistake_is_one_line(fuzz, arguments, said):
     assert (code, out) == (2, "")
     assert said in err
     assert len(err.splitlines()) == 1
+
+
+def test_an_interrupted_campaign_says_how_far_it_is(fuzz, monkeypatch):
+    """One line; the same command goes on."""
+
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("racecheck.commands.fuzz._search", interrupted)
+    code, out, err = fuzz("fuzz", "small.toml", "--examples", "60")
+    assert (code, out) == (130, "")
+    assert err == "interrupted after 0 of 3 shards; the same command goes on\n"
+
+
+def test_a_log_has_progress_and_git_no_folder(fuzz, tmp_path):
+    """Shards are told when as many again are done; results are ignored by git."""
+    _, _, err = fuzz("fuzz", "small.toml", "--examples", "60")
+    assert [line.partition(": ")[2] for line in err.splitlines()] == [
+        "1 of 3 shards done",
+        "2 of 3 shards done",
+    ]
+    assert (tmp_path / ".racecheck" / ".gitignore").read_text() == "*\n"
+
+
+def test_a_stall_is_not_searched_for(fuzz):
+    """Its runs are clean: a search would look as if it had missed it."""
+    code, _, err = fuzz("fuzz", "small.toml", "--fault", "ring-laps")
+    assert (code, "is a stall, which is no finding" in err) == (2, True)

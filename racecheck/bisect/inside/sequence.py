@@ -59,6 +59,7 @@ class SequenceSubject(Subject):
         self, steps: int, late: Late, lag: Lag, slots: RunnerSlots | None, on_step: StepCounter
     ) -> tuple[Mapping[str, Tokens], Sequence[SlotCost]]:
         engine = self.target.build(slots and self._slots(*slots))
+        self.sequence.adjust(engine)
         requests = self.sequence.requests(self.target.vocab)
         self._steering.take(late.delays, lag)
         with delays(self._steering.delay):
@@ -74,7 +75,9 @@ class SequenceSubject(Subject):
     def _serial(self) -> Mapping[str, Tokens]:
         requests = self.sequence.requests(self.target.vocab)
         with virtual_cuda(lag="eager"):
-            tokens: Mapping[str, Tokens] = self.target.serial().run(requests, self.steps, None)
+            engine = self.target.serial()
+            replace(self.sequence, lazy_capture=False).adjust(engine)  # tokens do not depend on captures
+            tokens: Mapping[str, Tokens] = engine.run(requests, self.steps, None)
         return tokens
 
     def _expected(self) -> Mapping[str, Tokens]:

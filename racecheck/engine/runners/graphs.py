@@ -65,11 +65,14 @@ class GraphRunner(Runner):
         A lazy runner captures those that it lacks now, between two steps, which waits for the device.
         """
         bucket = min((bucket for bucket in self.walk.buckets if bucket.holds(shape)), default=None)
-        if self.group is not None and bucket is not None:
+        if self.group is not None and bucket is not None and self._lacks(bucket):
             self._make_blas_handle()
             self._capture([bucket], self.group)
         for slot in range(self.num_slots):
             self.resolve(shape, slot)
+
+    def _lacks(self, bucket: Shape) -> bool:
+        return any(self.key(bucket, slot) not in self.graphs for slot in range(self.num_slots))
 
     def key(self, bucket: Shape, slot: int) -> GraphKey:
         """What the graph of `bucket` in `slot` is looked up with."""
@@ -114,6 +117,7 @@ class GraphRunner(Runner):
         """
         if lazy:
             self.graphs.clear()
+            self.failures.clear()
             self.memory.renew()  # PyTorch lets go of the pool with its last graph
             self.group = group
         else:
@@ -161,7 +165,9 @@ class GraphRunner(Runner):
                 self.graphs[key] = self._captured(key)
         except RuntimeError as error:
             self.memory.renew()
-            self.failures[key] = " ".join(str(error).split())
+            # the end of a capture that was broken off says only that it was
+            first = error.__context__ if isinstance(error.__context__, RuntimeError) else error
+            self.failures[key] = " ".join(str(first).split())
             return False
         return True
 
