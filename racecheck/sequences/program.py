@@ -61,7 +61,8 @@ def report(outcome: Outcome, width: int = 110, most: int | None = None) -> str:
     parts += [describe_finding(finding, width).rstrip() for finding in told]
     if rest:
         names = ", ".join(dict.fromkeys(f"{finding.kind} on {finding.buffer}" for finding in rest))
-        parts.append(fill(f"{counted(len(rest), 'more finding')}: {names}", width, subsequent_indent="  "))
+        more = f"{counted(len(rest), 'more finding')} (racecheck replay --all tells them): {names}"
+        parts.append(fill(more, width, subsequent_indent="  "))
     events = [f"{count} {event}" for event, count in sorted(outcome.events.items())]
     moves = [f"  {move}: {count}" for move, count in outcome.moves.items()]
     tested = f"{outcome.rewrites} rewrites checked, {outcome.open_windows} with the window open"

@@ -130,7 +130,7 @@ def test_a_report_tells_as_much_as_is_asked_for(built):
     assert len(outcome.findings) > 2
     assert outcome.findings[0].base_fingerprint == outcome.signature
     assert told.count("missing ") == 1
-    assert f"{len(outcome.findings) - 1} more findings: race on " in told
+    assert f"{len(outcome.findings) - 1} more findings (racecheck replay --all tells them): race on " in told
     assert report(outcome).count("missing ") == len(outcome.findings)
 
 
