@@ -7,10 +7,34 @@ dependencies in stream capture.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
 from racecheck.trace import records as r
+
+#: Kinds of nodes that can write host memory: copies to the host, and kernels mapped memory.
+TO_HOST = ("d2h", "kernel")
+
+
+class HostSides:
+    """What a launch of each graph has to do with host memory; a graph may have hundreds of nodes."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, tuple[list[r.Span], list[r.Node]]] = {}
+
+    def of(self, graph: r.Capture) -> tuple[list[r.Span], list[r.Node]]:
+        """What its copies read of it, and the nodes that may write some."""
+        known = self._known.get(graph.graph)
+        if known is None:
+            reads = [span for node in graph.nodes if node.kind == "h2d" for span in node.reads]
+            writers = [node for node in graph.nodes if node.kind in TO_HOST and node.writes]
+            known = self._known[graph.graph] = reads, writers
+        return known
+
+    def keep(self, graphs: Iterable[r.Capture]) -> None:
+        """Forget all but these."""
+        names = {graph.graph for graph in graphs}
+        self._known = {name: known for name, known in self._known.items() if name in names}
 
 
 @dataclass(eq=False)

@@ -76,10 +76,10 @@ def calls_seen(observer: Observer) -> Iterator[None]:
 
     def callback(userdata: Any, domain: int, number: int, data: Any) -> None:
         known = handlers.get(number)
-        if known is None or not (number in lasting or observer.heeds()):
+        if known is None:
             return
         site, words, handler = known
-        if data.callback_site != site:
+        if data.callback_site != site or not (number in lasting or observer.heeds()):
             return
         if site == _ENTER or not _status(data):
             handler(_words(data.function_params, words))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from racecheck.cuda.captures import Captures
+from racecheck.cuda.captures import TO_HOST, Captures, HostSides
 from racecheck.cuda.staged import Staged
 from racecheck.cuda.storages import Storages
 from racecheck.cuda.streams import Streams
@@ -35,6 +35,7 @@ class Observer:
         self.captures = Captures()
         self.streams = Streams(device)
         self._graphs: dict[int, r.Capture] = {}  # by handle
+        self._sides = HostSides()
         self._graph_numbers = itertools.count(1)
         self.unknown_launches = 0
         self._shared: set[int] = set()  # device blocks that another stream uses, by address
@@ -47,10 +48,10 @@ class Observer:
         """Does anyone want to know of what happens now: a listener, or a graph that is being captured?"""
         return listening() or bool(self.captures)
 
-    def tell(self, record: type[r.Record], /, **fields: Any) -> None:
-        """Emit a record of the calling thread, if anyone listens."""
+    def tell(self, record: type[r.Record], /, loc: r.Loc | None = None, **fields: Any) -> None:
+        """Emit a record of the calling thread, if anyone listens; `loc` is its line, if that is known."""
         if listening():
-            emit(record(thread=thread_name(), loc=caller(), mark=current_mark(), **fields))
+            emit(record(thread=thread_name(), loc=loc or caller(), mark=current_mark(), **fields))
 
     def own(self, tensor: torch.Tensor) -> bool:
         """`tensor`, on the CPU, is used now: does it lie in pinned memory?"""
@@ -75,19 +76,20 @@ class Observer:
     def work(self, handle: int, node: r.Node, *, blocking: bool = False) -> None:
         """`node` was issued to stream `handle`, or captured there."""
         with self.lock:
-            stream = self.stream(handle)
+            stream, here = self.stream(handle), caller()
             if node.kind == "h2d" and node.reads:
                 self.storages.touch(node.reads[0][0])
-                self.staged.use(node.reads)
+                self.staged.use(node.reads, here)
             elif node.kind == "d2h" and node.writes:
                 self.storages.touch(node.writes[0][0])
             capture = self.captures.of(stream)
             if capture is not None:
-                capture.add(stream, node, caller())
+                capture.add(stream, node, here)
                 return
-            self.staged.lands(self._written(node), stream, waits=blocking)
+            if node.writes and node.kind in TO_HOST:
+                self.staged.lands(self._written(node), stream, waits=blocking)
             self.streams.works(stream)
-            self.tell(r.DeviceOp, stream=stream, node=node, blocking=blocking)
+            self.tell(r.DeviceOp, here, stream=stream, node=node, blocking=blocking)
 
     def _written(self, node: r.Node) -> Sequence[r.Span]:
         """The host memory that `node` writes: where a copy lands, or mapped memory of a kernel's."""
@@ -200,16 +202,19 @@ class Observer:
             if record is None:
                 self.unknown_launches += 1  # captured before anyone watched: what it reads is not known
                 return
-            key = self.stream(stream)
-            self.staged.use(span for node in record.nodes if node.kind == "h2d" for span in node.reads)
-            self.staged.lands([span for node in record.nodes for span in self._written(node)], key)
+            key, here = self.stream(stream), caller()
+            reads, writers = self._sides.of(record)
+            self.staged.use(reads, here)
+            if writers:
+                self.staged.lands([span for node in writers for span in self._written(node)], key)
             self.streams.works(key)
-            self.tell(r.Replay, graph=record.graph, stream=key)
+            self.tell(r.Replay, here, graph=record.graph, stream=key)
 
     def graph_free(self, graph: int) -> None:
         """The handle `graph` may be given to another graph."""
         with self.lock:
             self._graphs.pop(graph, None)
+            self._sides.keep(self._graphs.values())
 
     def announce(self) -> Iterable[r.Record]:
         """What a new listener must know: graphs captured so far, and what memory is called."""

@@ -57,23 +57,24 @@ class Staged:
 
     # -- what is staged --------------------------------------------------------------------------
 
-    def use(self, spans: Iterable[r.Span]) -> None:
-        """A copy reads `spans` when it retires: what they hold now is known, and watched from here on."""
+    def use(self, spans: Iterable[r.Span], here: r.Loc) -> None:
+        """A copy reads `spans` when it retires: what they hold now is known, and watched from `here` on."""
         self._refresh()
-        self._report_faults()
+        if self._protector is not None:
+            self._report_faults()
         for lo, hi in spans:
             if self.landing.touches(lo, hi):
                 continue  # what changes there may be the device's doing
             block = self._blocks.get(lo)
             if block is not None and block.hi == hi:
                 self._compare(block)
-                block.since = caller()
+                block.since = here
                 self._used_by_this_thread(block)
                 continue
             self._flush(lo, hi)
             mine = all(block.thread == thread_name() for block in self._overlapping(lo, hi))
             self.drop(lo, hi)
-            self._add(lo, hi, host_bytes(lo, hi).copy(), thread_name() if mine else None, caller())
+            self._add(lo, hi, host_bytes(lo, hi).copy(), thread_name() if mine else None, here)
 
     def lands(self, spans: Sequence[r.Span], stream: Hashable, *, waits: bool = False) -> None:
         """Work on `stream` writes `spans` when it retires, which the call `waits` for or not."""

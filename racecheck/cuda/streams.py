@@ -27,8 +27,11 @@ class Streams:
 
     def name(self, handle: int) -> Hashable:
         """What the trace calls the stream `handle`."""
+        name = self._names.get(handle)
+        if name is not None:  # never of a default stream: each device has one of these
+            return name
         device = self.device()
-        known = (device, 0) if handle in LEGACY_HANDLES else handle  # each device has a default stream
+        known = (device, 0) if handle in LEGACY_HANDLES else handle
         name = self._names.get(known)
         if name is None:
             own = LEGACY if known != handle else str(next(self._numbers))
