@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator
 from functools import cache
@@ -9,6 +10,7 @@ from functools import cache
 from racecheck.bisect.edge import Hunk, Named, hunks, name_lines, wait_lines
 from racecheck.bisect.git import Repository
 from racecheck.bisect.others import elsewhere
+from racecheck.bisect.places import python_path
 from racecheck.bisect.session import Result
 from racecheck.bisect.snapshot import Snapshot
 from racecheck.bisect.state import Record, State
@@ -148,10 +150,9 @@ class _Report:
         yield f"    cd {folder}"
         if settings.setup:
             yield f"    {settings.setup}"
-        if settings.scenario is not None:
-            yield f"    PYTHONPATH=.:src racecheck run {shlex.quote(settings.scenario)}"
-        else:
-            yield f"    PYTHONPATH=.:src {shlex.join(settings.command)}"
+        path = os.pathsep.join(python_path(self._state, self._repository.checkouts()))
+        command = settings.command if settings.scenario is None else ["racecheck", "run", settings.scenario]
+        yield f"    PYTHONPATH={shlex.quote(path)} {shlex.join(command)}"
 
     def _others(self, at: Record) -> Iterator[str]:
         """Races that came with this one, and races of other commits; none of them was searched for."""
