@@ -87,7 +87,8 @@ class Runner:
         if outcome.code == 0:
             return None
         run = classify(outcome, None, scenario=True)
-        return Run(run.kind, f"set-up: {run.reason}")
+        remedy = run.remedy if outcome.code is None else "mend --setup, or name a commit at which it works"
+        return Run(run.kind, f"set-up: {run.reason}", remedy=remedy)
 
     def once(self, interrupts: Interrupts, *, more: bool = False) -> Run:
         """One run, with `more` steps if the one before was inconclusive."""
