@@ -13,13 +13,16 @@ from samples import write_scenario
 
 from racecheck import cli
 from racecheck.bisect.inside import Late, enough_slots, open_followed
+from racecheck.bisect.inside.sequence import SequenceSubject
 from racecheck.errors import UsageError
+from racecheck.faults import CATALOGUE
 from racecheck.scenario.source import find_portable, portable
-from racecheck.sequences import Ask, EngineProcess, StepSequence, Target, token_of
+from racecheck.sequences import Ask, EngineProcess, StepSequence, Target, parse_token, token_of
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 SLOTS = (("main", 1), ("piecewise", 1), ("eager", 1))
 TARGET = Target(name="orpheus", model="orpheus", vocab=128, slots=SLOTS)
+WALKS = (("prefill", "eager"),)
 STORY = StepSequence((Ask(5, new=2), Ask(5, arrival=1)), 3, delays=(1, 0, 2), lag=(0, 1))
 Run = Any
 
@@ -129,6 +132,23 @@ def test_a_fault_that_no_slots_mend() -> None:
     assert [one.found for one in main.tried] == [True] * 5
 
 
+@pytest.mark.parametrize("slots", [(), SLOTS])
+@pytest.mark.parametrize("fault", [name for name, fault in CATALOGUE.items() if "orpheus" in fault.where])
+def test_other_slots_of_a_fault_can_be_replayed(
+    fault: str, slots: tuple[tuple[str, int], ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The token has the very engine that `slots` tried, in the fault's own setting and in another."""
+    monkeypatch.setattr(Target, "_faulty", lambda self, config: config)
+    target = Target(
+        name="orpheus", model="orpheus", vocab=128, fault=fault, slots=slots, run_ahead=2, walks=WALKS
+    )
+    command = SequenceSubject(target, STORY).command(slots=("main", 4))
+    assert command is not None
+    told, sequence = parse_token(command.split()[-1])
+    tried = target.build({name: max(4, own) for name, own in target.own_slots.items()} | {"main": 4})
+    assert (told.build(), sequence) == (tried, STORY)
+
+
 def test_rows_and_findings_are_chosen_by_name(file: Path, report: dict[str, Any]) -> None:
     """Numbers, pytest's names, fingerprints and their beginnings; by default the first that is certain."""
     wanted = report["findings"][1]["fingerprint"]
@@ -151,6 +171,17 @@ def test_a_wrong_choice_is_one_line(run: Run, file: Path, options: list[str], sa
     code, out, err = run("steps", file, *options)
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert said in err
+
+
+def test_of_many_findings_a_few_are_named(run: Run, file: Path, report: dict[str, Any]) -> None:
+    """With how many more there are: the line can be read."""
+    count = len([one for one in report["findings"] if one["slots"] == 1])
+    assert count > 10
+    _, _, err = run("steps", file, "--finding", "zz")
+    known = report["findings"][0]["fingerprint"]
+    assert f"write one of {known}, " in err
+    assert err.endswith(f" and {count - 3} more, or a number from 1 to {count}\n")
+    assert len(err) < 200
 
 
 def test_a_row_without_findings_is_nothing_to_ask_about(run: Run, file: Path) -> None:
@@ -210,7 +241,8 @@ def test_a_finding_that_does_not_come_again(run: Run, made: Path, report: dict[s
     refused = Target(name="orpheus", model="orpheus", vocab=128, fault="indices-per-pool")
     code, _, err = run("steps", token_of(refused, shared))
     assert (code, len(err.splitlines())) == (3, 1)
-    assert "ends with LeaseError (" in err
+    assert "ends with LeaseError and no finding; errors are not bisected" in err
+    assert len(err) < 200
 
 
 def test_the_scenario_is_found_by_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
