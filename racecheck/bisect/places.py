@@ -7,6 +7,7 @@ for somebody who stands in another worktree of that commit.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,3 +35,12 @@ def python_path(state: State, checkouts: Sequence[Path]) -> list[str]:
     if scenario and copy and load(Path(copy)).scenario.engine != REFERENCE_ENGINE:
         entries.append(os.path.dirname(scenario))
     return list(dict.fromkeys([".", "src", *(in_worktree(entry, checkouts) for entry in entries)]))
+
+
+def in_shell(path: Sequence[str]) -> str:
+    """The assignment of `path` to PYTHONPATH for a shell in a worktree; absolute, as a command may go elsewhere."""
+    words = []
+    for entry in path:
+        below = "" if entry == "." else shlex.quote(f"/{entry}")
+        words.append(shlex.quote(entry) if os.path.isabs(entry) else f"$PWD{below}")
+    return f"PYTHONPATH={os.pathsep.join(words)}"

@@ -62,9 +62,9 @@ def made(folder: Path, *engines: str | None) -> History:
     return history.build()
 
 
-def bisect(history: History, scenario: str | Path = "scenarios/small.toml") -> int:
+def bisect(history: History, scenario: str | Path = "scenarios/small.toml", setup: str = "true") -> int:
     """All of it, from the folder of the repository."""
-    ends = ["--good", history.commits[0], "--bad", "main"]
+    ends = ["--good", history.commits[0], "--bad", "main", "--setup", setup]
     return cli.main(["bisect", "commits", *ends, "--scenario", str(scenario)])
 
 
@@ -75,21 +75,22 @@ def test_an_engine_beside_the_scenario(
     history = made(tmp_path / "repo", ENGINE, RACY)
     monkeypatch.chdir(history.folder)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["lib", str(tmp_path / "my tools")]))
-    assert bisect(history) == 0
+    assert bisect(history, setup="echo 'ready'") == 0
     report = capsys.readouterr().out
     assert report.startswith(f"# First bad commit: {history.commits[1][:10]}")
-    tools = tmp_path / "my tools"
-    assert f"    PYTHONPATH='.:src:lib:{tools}:scenarios' racecheck run " in report
+    scenario = history.folder / "scenarios" / "small.toml"
+    path = f"PYTHONPATH=$PWD:$PWD/src:$PWD/lib:'{tmp_path / 'my tools'}':$PWD/scenarios"
+    assert f"    {path} sh -c 'echo '\"'\"'ready'\"'\"''\n    {path} racecheck run {scenario}\n" in report
     place = tmp_path / "again"
     git(history.folder, "worktree", "add", "--detach", str(place), history.commits[1])
-    line = next(line for line in report.splitlines() if line.startswith("    PYTHONPATH="))
-    assignment, *_ = shlex.split(line)
-    environment = {**os.environ, "PYTHONPATH": assignment.removeprefix("PYTHONPATH=")}
     script = (
         "import helper, importlib.util as util; print(helper.__file__, util.find_spec('own_engine').origin)"
     )
+    asked = shlex.join(
+        ["sh", "-c", shlex.join(["cd", "lib"]) + " && " + shlex.join([sys.executable, "-c", script])]
+    )
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=place, env=environment, check=True, capture_output=True, text=True
+        ["sh", "-c", f"{path} {asked}"], cwd=place, check=True, capture_output=True, text=True
     )
     assert done.stdout.split() == [str(place / "lib" / "helper.py"), str(place / BESIDE)]
 
@@ -122,7 +123,7 @@ def test_a_scenario_outside_the_repository(
     assert bisect(history, outside) == 0
     report = capsys.readouterr().out
     assert report.startswith(f"# First bad commit: {history.commits[1][:10]}")
-    assert f"    PYTHONPATH=.:src:lib:{outside.parent} racecheck run {outside}" in report
+    assert f"    PYTHONPATH=$PWD:$PWD/src:$PWD/lib:{outside.parent} racecheck run {outside}" in report
 
 
 def test_paths_in_any_checkout_are_moved(tmp_path: Path) -> None:

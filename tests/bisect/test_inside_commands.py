@@ -13,16 +13,13 @@ from samples import write_scenario
 
 from racecheck import cli
 from racecheck.bisect.inside import Late, enough_slots, open_followed
-from racecheck.bisect.inside.sequence import SequenceSubject
 from racecheck.errors import UsageError
-from racecheck.faults import CATALOGUE
 from racecheck.scenario.source import find_portable, portable
-from racecheck.sequences import Ask, EngineProcess, StepSequence, Target, parse_token, token_of
+from racecheck.sequences import Ask, EngineProcess, StepSequence, Target, token_of
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 SLOTS = (("main", 1), ("piecewise", 1), ("eager", 1))
 TARGET = Target(name="orpheus", model="orpheus", vocab=128, slots=SLOTS)
-WALKS = (("prefill", "eager"),)
 STORY = StepSequence((Ask(5, new=2), Ask(5, arrival=1)), 3, delays=(1, 0, 2), lag=(0, 1))
 Run = Any
 
@@ -130,23 +127,6 @@ def test_a_fault_that_no_slots_mend() -> None:
     [main] = enough_slots(open_followed(token_of(fault, StepSequence(asks, 24))))
     assert (main.runner, main.enough, main.command) == ("main", None, None)
     assert [one.found for one in main.tried] == [True] * 5
-
-
-@pytest.mark.parametrize("slots", [(), SLOTS])
-@pytest.mark.parametrize("fault", [name for name, fault in CATALOGUE.items() if "orpheus" in fault.where])
-def test_other_slots_of_a_fault_can_be_replayed(
-    fault: str, slots: tuple[tuple[str, int], ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The token has the very engine that `slots` tried, in the fault's own setting and in another."""
-    monkeypatch.setattr(Target, "_faulty", lambda self, config: config)
-    target = Target(
-        name="orpheus", model="orpheus", vocab=128, fault=fault, slots=slots, run_ahead=2, walks=WALKS
-    )
-    command = SequenceSubject(target, STORY).command(slots=("main", 4))
-    assert command is not None
-    told, sequence = parse_token(command.split()[-1])
-    tried = target.build({name: max(4, own) for name, own in target.own_slots.items()} | {"main": 4})
-    assert (told.build(), sequence) == (tried, STORY)
 
 
 def test_rows_and_findings_are_chosen_by_name(file: Path, report: dict[str, Any]) -> None:

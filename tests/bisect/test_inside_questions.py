@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 from pretended import RACE, SAFE, Pretended
@@ -12,8 +11,6 @@ from racecheck.bisect.inside import Late, enough_slots, first_step, needed_laten
 from racecheck.bisect.inside.answers import told_delays, told_slots, told_steps, told_syncs
 from racecheck.bisect.inside.delays import MOST_RUNS
 from racecheck.bisect.inside.steps import SCHEDULES
-from racecheck.bisect.inside.subject import RunnerSlots
-from racecheck.trace.records import Mark
 
 
 @pytest.mark.parametrize("first", [1, 2, 3, 17, 63, 64])
@@ -148,45 +145,6 @@ def test_slots(racy: set[int], enough: int | None, monotone: bool, said: str) ->
     assert [one.pinned for one in sweep.tried] == [64, 128, 192, 256]
     assert next(iter(told_slots([sweep]))) == said
     assert (sweep.command is not None) == (enough == 2)
-
-
-def test_bytes_that_nobody_told() -> None:
-    """Of a run that an error ended, and of an engine without costs: said so, and no difference to it."""
-
-    def ends(slots: RunnerSlots | None) -> Exception | None:
-        return IndexError("out of range") if slots == ("main", 1) else None
-
-    subject = Pretended(lambda steps, late, slots: RACE, ends=ends)
-    told = list(told_slots(enough_slots(subject.followed())))
-    assert told[1] == "  1 slot   there                bytes not known: the run ended with IndexError"
-    assert told[2] == "  2 slots  there                pinned 128 B, device 128 B"
-    assert told[3].endswith("(+64 B pinned)")
-    subject = Pretended(lambda steps, late, slots: RACE, costs=False)
-    told = list(told_slots(enough_slots(subject.followed())))
-    assert told[1].endswith("bytes not known: the engine has no costs() that tell them")
-
-
-def test_a_run_that_never_ends_has_no_bytes_to_compare() -> None:
-    """That is no verdict about bytes, and says so."""
-    subject = Pretended(lambda steps, late, slots: RACE, ends=lambda slots: IndexError("out of range"))
-    told = list(told_delays(needed_lateness(subject.followed())))
-    said = "by value: not known: no run came to its end, so there were no bytes to compare:"
-    assert said in told
-
-
-def test_a_step_beyond_the_last_was_planned_ahead() -> None:
-    """Steps are counted from 0, so one step has step 0; the second access is of the step after."""
-    subject = Pretended(lambda steps, late, slots: RACE)
-    answer = first_step(subject.followed())
-    first, second = (Mark(step, "plan", "kv", None) for step in (0, 1))
-    finding = replace(
-        answer.finding,
-        first=replace(answer.finding.first, mark=first),
-        second=replace(answer.finding.second, mark=second),
-    )
-    told = list(told_steps(replace(answer, finding=finding)))
-    assert told[1].startswith("  first access, step 0: ")
-    assert told[2].startswith("  second access, step 1 (planned ahead): ")
 
 
 def test_a_count_that_rewrites_nothing_says_nothing() -> None:
