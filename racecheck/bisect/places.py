@@ -38,7 +38,7 @@ def python_path(state: State, checkouts: Sequence[Path]) -> list[str]:
 
 
 def in_shell(path: Sequence[str]) -> str:
-    """The assignment of `path` to PYTHONPATH for a shell in a worktree; absolute, as a command may go elsewhere."""
+    """The assignment of `path` to PYTHONPATH, for a shell in a worktree: absolute, should a command move."""
     words = []
     for entry in path:
         below = "" if entry == "." else shlex.quote(f"/{entry}")
