@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 
 _PLAIN = re.compile(r"[\x20-\x7e]*")
 #: Control and format characters, surrogates, line and paragraph separators.
@@ -13,6 +14,13 @@ _UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """`1 step`, `2 steps`: `number` with its noun; `plural` where that is no regular one."""
     return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
+
+
+def few(names: Iterable[str], most: int = 3) -> str:
+    """The first of `names`, and how many more there are: a line that can be read, of a list of any length."""
+    names = list(names)
+    left = len(names) - most
+    return ", ".join(names) if left <= 1 else f"{', '.join(names[:most])} and {left} more"
 
 
 def whole(text: str, low: int, high: int) -> int:

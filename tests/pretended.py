@@ -25,7 +25,10 @@ Lines = Callable[[int, Late, RunnerSlots | None], str]
 
 
 class Pretended(Subject):
-    """`lines` say what a run does, `wrong` whether its one token is wrong; lags decide `asked` times."""
+    """`lines` say what a run does, `wrong` whether its one token is wrong; lags decide `asked` times.
+
+    `ends` says what exception ends it, `costs` whether it tells what slots cost if none does.
+    """
 
     def __init__(
         self,
@@ -35,10 +38,13 @@ class Pretended(Subject):
         late: Late | None = None,
         wrong: Callable[[Late], bool] = lambda late: False,
         asked: int = 8,
+        ends: Callable[[RunnerSlots | None], Exception | None] = lambda slots: None,
+        costs: bool = True,
     ) -> None:
         self.title, self.steps, self.late, self.run_ahead = "pretended", steps, late or Late(), 1
         self.slots = 1
         self.lines, self.is_wrong, self.asked = lines, wrong, asked
+        self.ends, self.costs = ends, costs
         self.runs: list[tuple[int, Late]] = []
 
     def run(
@@ -54,11 +60,12 @@ class Pretended(Subject):
             trace.append(record)
             detector.feed(record)
         token = 1 + self.is_wrong(Late(taken, late.delays))
-        costs = [
-            SlotCost(resource="kv", slots=count, pinned=64, device=64, needs={})
-            for _, count in [slots or ("", 1)]
-        ]
-        return Seen(trace, detector.findings, {"r": [(token,)]}, costs, detector.evidence, steps, taken)
+        tokens: dict[str, Tokens] = {"r": [(token,)]}
+        error = self.ends(slots)
+        _, count = slots or ("", 1)
+        cost = SlotCost(resource="kv", slots=count, pinned=64, device=64, needs={})
+        costs = [cost] if self.costs and error is None else []
+        return Seen(trace, detector.findings, tokens, costs, detector.evidence, steps, taken, error)
 
     def followed(self) -> Followed:
         """Its first finding."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import racecheck
-from racecheck.words import counted
+from racecheck.words import counted, few
 
 #: A number of what may be one, with a plural that is always there.
 FIXED = re.compile(
@@ -22,6 +22,17 @@ FIXED = re.compile(
 def test_one_is_singular(number: int, text: str) -> None:
     """All else is plural, nothing too."""
     assert counted(number, "step") == text
+
+
+def test_few_of_many() -> None:
+    """All of a short list; of a long one the first, and how many more: always more than one."""
+    assert [few("abcdefg"[:number]) for number in (0, 1, 4, 5, 7)] == [
+        "",
+        "a",
+        "a, b, c, d",
+        "a, b, c and 2 more",
+        "a, b, c and 4 more",
+    ]
 
 
 def test_no_message_has_a_plural_that_is_always_there() -> None:

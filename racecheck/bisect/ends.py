@@ -10,6 +10,7 @@ from racecheck.bisect.observe import Finding
 from racecheck.bisect.state import Record, State
 from racecheck.bisect.verdict import Run, Verdict, decide, describe
 from racecheck.errors import BisectError
+from racecheck.words import few
 
 
 def judge_ends(judge: Judge, state: State) -> list[Record]:
@@ -22,9 +23,10 @@ def judge_ends(judge: Judge, state: State) -> list[Record]:
     good_name, bad_name = settings.typed
     bad, bad_runs, bad_seconds = _timed(judge, settings.bad, until="failed")
     last = bad[-1]
+    if last.kind == "good":
+        raise _wrong(f"--bad {bad_name} is good: {last.reason}; name a commit that shows the race")
     if last.kind != "failed":
-        what = "is good" if last.kind == "good" else "cannot be judged"
-        raise _wrong(f"--bad {bad_name} {what}: {last.reason}; name a commit that shows the race")
+        raise _wrong(f"--bad {bad_name} cannot be judged: {last.reason}; {last.remedy}")
     state.findings = list(last.report.findings) if last.report else []
     good, good_runs, good_seconds = _timed(judge, settings.good, until="nothing")
     at_good = [finding for run in good if run.report for finding in run.report.findings]
@@ -33,9 +35,14 @@ def judge_ends(judge: Judge, state: State) -> list[Record]:
     judge.recall()
     verdict = _verdict(judge, settings.good, good)
     if verdict.kind == "skip":
-        raise _wrong(f"--good {good_name} cannot be judged: {verdict.reason}; name a commit that runs clean")
+        none = [run.remedy for run in good if run.kind not in ("good", "failed")]
+        remedy = none[0] if none else "name a commit that runs clean"
+        raise _wrong(f"--good {good_name} cannot be judged: {verdict.reason}; {remedy}")
     if verdict.kind == "bad":
-        raise _wrong(f"--good {good_name} is bad too: {verdict.reason}; name an older commit that is clean")
+        alike = "it fails at both ends; mend it, or " if state.follow is None else ""
+        raise _wrong(
+            f"--good {good_name} is bad too: {verdict.reason}; {alike}name an older commit that is clean"
+        )
     followed = None if state.follow is None else state.findings[state.follow]
     others = [finding for finding in state.findings if finding is not followed]
     at_bad = Verdict("bad", describe(followed) if followed else last.reason, followed, others)
@@ -76,7 +83,7 @@ def _choose(judge: Judge, state: State, at_good: list[Finding], good_failed: boo
     names = [finding["fingerprint"] for finding in state.findings]
     if settings.fingerprint is not None:
         if settings.fingerprint not in names:
-            has = f"has {', '.join(names)}" if names else "reports no finding"
+            has = f"has {few(names)}" if names else "reports no finding"
             raise _wrong(
                 f"--fingerprint {settings.fingerprint}: --bad {settings.typed[1]} {has}; write one it has"
             )

@@ -102,6 +102,14 @@ class Repository:
         self.top = None if top.returncode else Path(top.stdout.rstrip("\n"))  # None: a bare repository
         self.git = Git(self.top or self.common)  # paths are the repository's, wherever in it `path` is
 
+    def checkouts(self) -> list[Path]:
+        """The folders of all its worktrees: modules of each of them have others at another commit."""
+        entries = self.git("worktree", "list", "--porcelain").split("\n\n")
+        tops = [Path(entry.split("\n", 1)[0].removeprefix("worktree ")) for entry in entries]
+        bare = ["bare" in entry.split("\n") for entry in entries]
+        listed = [top for top, none in zip(tops, bare, strict=True) if not none]
+        return listed if self.top is None else [self.top, *listed]
+
     def commit(self, revision: str, option: str) -> str:
         """The full name of the commit `revision`; `UsageError` if there is none."""
         done = None

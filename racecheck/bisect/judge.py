@@ -78,7 +78,7 @@ class Judge:
         try:
             self._worktree.move(commit)
         except GitError as error:  # a filter that failed, names that no file here can have
-            yield Run("skip", f"cannot be checked out: {error}")
+            yield Run("skip", f"cannot be checked out: {error}", remedy="name a commit that can be")
             return
         failure = self._runner.set_up(self._interrupts)
         if failure is not None and failure.kind == "broken":

@@ -9,6 +9,7 @@ from functools import cache
 from racecheck.bisect.edge import Hunk, Named, hunks, name_lines, wait_lines
 from racecheck.bisect.git import Repository
 from racecheck.bisect.others import elsewhere
+from racecheck.bisect.places import in_shell, python_path
 from racecheck.bisect.session import Result
 from racecheck.bisect.snapshot import Snapshot
 from racecheck.bisect.state import Record, State
@@ -146,12 +147,11 @@ class _Report:
         folder = f"../{commit[:SHORT]}"
         yield from ("", "## Reproduce", "", f"    git worktree add --detach {folder} {commit}")
         yield f"    cd {folder}"
+        assignment = in_shell(python_path(self._state, self._repository.checkouts()))
         if settings.setup:
-            yield f"    {settings.setup}"
-        if settings.scenario is not None:
-            yield f"    PYTHONPATH=.:src racecheck run {shlex.quote(settings.scenario)}"
-        else:
-            yield f"    PYTHONPATH=.:src {shlex.join(settings.command)}"
+            yield f"    {assignment} sh -c {shlex.quote(settings.setup)}"
+        command = settings.command if settings.scenario is None else ["racecheck", "run", settings.scenario]
+        yield f"    {assignment} {shlex.join(command)}"
 
     def _others(self, at: Record) -> Iterator[str]:
         """Races that came with this one, and races of other commits; none of them was searched for."""

@@ -1,8 +1,7 @@
 """One run at one commit: a scenario by `racecheck run --json`, or any command.
 
-The child sees the worktree first: its root, its `src`, and what PYTHONPATH names inside the user's checkout,
-moved to the worktree. racecheck itself is the one that bisects, unless the repository holds racecheck: then
-each commit runs its own.
+The child sees the worktree first, and what is sought in it (`places.python_path`). racecheck itself is the
+one that bisects, unless the repository holds racecheck: then each commit runs its own.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ import os
 import shutil
 import sys
 import sysconfig
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,14 +32,21 @@ FACTOR_VARIABLE = "RACECHECK_STEPS_FACTOR"
 
 
 class Copied(NamedTuple):
-    """A scenario that stays the same at every commit, and its steps."""
+    """A scenario that stays the same at every commit, its steps, and the folder that it is told to lie in."""
 
     path: Path
     steps: int
+    folder: str
+
+    def told(self, text: str) -> str:
+        """`text` with the name that the user knows in the place of the copy's."""
+        return text.replace(
+            os.path.join(self.path.parent, ""), os.path.join(self.folder, "").removeprefix("./")
+        )
 
 
-def copy_scenario(path: Path, folder: Path) -> Copied:
-    """Copy the scenario and its trace, which can be read, below `folder`.
+def copy_scenario(path: Path, folder: Path) -> tuple[Path, int]:
+    """Copy the scenario and its trace, which can be read, below `folder`: where it is then, and its steps.
 
     The trace is named relative to the scenario, so both keep their places to each other.
     """
@@ -51,20 +59,21 @@ def copy_scenario(path: Path, folder: Path) -> Copied:
         if not to.is_absolute() or to != source:
             to.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, to)
-    return Copied(place, file.scenario.steps)
+    return place, file.scenario.steps
 
 
 class Runner:
     """Runs what the settings say in the worktree at `folder`."""
 
     def __init__(
-        self, settings: Settings, scenario: Copied | None, folder: Path, checkout: Path | None, scratch: Path
+        self, settings: Settings, scenario: Copied | None, folder: Path, path: Sequence[str], scratch: Path
     ) -> None:
+        """`path` is where modules are looked for, relative to `folder`."""
         self._settings = settings
         self._scenario = scenario
         self._folder = folder
         self._report = scratch / "report.json"
-        self._env = clean_environment() | {"PYTHONPATH": self._python_path(checkout)}
+        self._env = clean_environment() | {"PYTHONPATH": self._python_path(path)}
         # Bytecode outside the worktree outlives its commit; one of the same second and size passes for it.
         self._env.pop("PYTHONPYCACHEPREFIX", None)
         self.seconds = 0.0
@@ -78,7 +87,8 @@ class Runner:
         if outcome.code == 0:
             return None
         run = classify(outcome, None, scenario=True)
-        return Run(run.kind, f"set-up: {run.reason}")
+        remedy = run.remedy if outcome.code is None else "mend --setup, or name a commit at which it works"
+        return Run(run.kind, f"set-up: {run.reason}", remedy=remedy)
 
     def once(self, interrupts: Interrupts, *, more: bool = False) -> Run:
         """One run, with `more` steps if the one before was inconclusive."""
@@ -109,16 +119,14 @@ class Runner:
                 ) from None
             return child.Outcome(127, "", f"{command[0]}: {error.strerror}", 0.0)  # this commit lacks it
         self.seconds += outcome.seconds
-        return outcome
+        if self._scenario is None:
+            return outcome
+        told = self._scenario.told
+        return replace(outcome, stdout=told(outcome.stdout), stderr=told(outcome.stderr))
 
-    def _python_path(self, checkout: Path | None) -> str:
-        entries = [str(self._folder), str(self._folder / "src")]
-        for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep):
-            path = Path(os.path.realpath(entry)) if os.path.isabs(entry) else None
-            if checkout is not None and path is not None and path.is_relative_to(checkout.resolve()):
-                entry = str(self._folder / path.relative_to(checkout.resolve()))
-            entries.append(entry)
+    def _python_path(self, path: Sequence[str]) -> str:
+        entries = [str(self._folder / entry) for entry in path]
         home = os.path.dirname(os.path.dirname(os.path.abspath(racecheck.__file__)))
         if home not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
             entries.append(home)
-        return os.pathsep.join(dict.fromkeys(entry for entry in entries if entry))
+        return os.pathsep.join(dict.fromkeys(entries))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from racecheck.bisect.chooser import make_chooser
 from racecheck.bisect.git import Repository
 from racecheck.bisect.judge import Judge
 from racecheck.bisect.options import Asked, check_new, check_resumed
+from racecheck.bisect.places import in_worktree, python_path
 from racecheck.bisect.report import markdown
 from racecheck.bisect.runner import Copied, Runner, copy_scenario
 from racecheck.bisect.session import OnStep, Result, Session
@@ -55,8 +57,7 @@ def _run(
     repository: Repository, store: Store, state: State, interrupts: Interrupts, on_step: OnStep, say: Say
 ) -> Result:
     worktree = Worktree(repository, Path(state.worktree))
-    scenario = None if state.scenario is None else Copied(Path(state.scenario), state.steps)
-    runner = Runner(state.settings, scenario, worktree.path, repository.top, worktree.path.parent)
+    runner = _runner(state, worktree, repository.checkouts())
     judge = Judge(repository, worktree, runner, state, interrupts)
     try:
         worktree.create(state.settings.bad)
@@ -82,6 +83,15 @@ def _run(
         worktree.remove()
 
 
+def _runner(state: State, worktree: Worktree, checkouts: list[Path]) -> Runner:
+    settings, scenario = state.settings, None
+    if state.scenario is not None and settings.scenario is not None:
+        told = in_worktree(os.path.dirname(settings.scenario), checkouts)
+        scenario = Copied(Path(state.scenario), state.steps, told)
+    path = python_path(state, checkouts)
+    return Runner(settings, scenario, worktree.path, path, worktree.path.parent)
+
+
 def _leftover(store: Store) -> State | None:
     """What a killed run left, to be cleaned up; a state file nobody can read is simply replaced."""
     try:
@@ -99,8 +109,8 @@ def _new(repository: Repository, store: Store, asked: Asked, left: State | None,
     state = State(settings=settings, worktree="")
     if settings.scenario is not None:
         shutil.rmtree(store.folder / "scenario", ignore_errors=True)
-        copied = copy_scenario(Path(settings.scenario), store.folder)
-        state.scenario, state.steps = str(copied.path), copied.steps
+        copy, state.steps = copy_scenario(Path(settings.scenario), store.folder)
+        state.scenario = str(copy)
     return state
 
 

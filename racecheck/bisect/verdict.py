@@ -21,23 +21,31 @@ _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):$", re.MULTILINE)
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*)(?::.*)?$", re.MULTILINE)
 #: Uncaught, these are a test's way to say that it failed.
 _FAILURES = ("AssertionError", "RaceFound")
+_MORE = "run more steps, until a staged buffer is rewritten"
 
 
 class Run(NamedTuple):
-    """One run, before anything is compared: good, failed, inconclusive, broken (try again) or skip."""
+    """One run, before anything is compared: good, failed, inconclusive, broken (try again) or skip.
+
+    `remedy` is what to do where a verdict on just this commit is needed and the run gives none.
+    """
 
     kind: str
     reason: str
     report: Report | None = None
+    remedy: str = "see why at that commit, or name another one"
 
 
 def classify(outcome: Outcome, report: Report | None, *, scenario: bool) -> Run:
     """What the exit code says, and for a scenario that it comes with a report."""
     code, last = outcome.code, outcome.last_line
     if code is None:
-        return Run("skip", f"still running after {outcome.seconds:.0f} s (--timeout)")
+        return Run(
+            "skip", f"still running after {outcome.seconds:.3g} s (--timeout)", remedy="raise --timeout"
+        )
     if code == 125:
-        return Run("skip", f"exit code 125{_because(last)}")
+        remedy = "this exit code says that it cannot be judged: name another commit"
+        return Run("skip", f"exit code 125{_because(last)}", remedy=remedy)
     if code < 0:
         return Run("broken", f"killed by {_signal(-code)}")
     if code not in (0, 1, 3, 66) or (scenario and report is None):
@@ -45,11 +53,13 @@ def classify(outcome: Outcome, report: Report | None, *, scenario: bool) -> Run:
     if code == 0:
         return Run("good", "exit code 0", report)
     if code == 3:
-        return Run("inconclusive", "inconclusive: nothing was put to the test", report)
+        reason = "inconclusive: nothing was put to the test"
+        return Run("inconclusive", reason, report, _MORE)
     crash = uncaught(outcome.stderr) if code == 1 else None
     if crash is not None and not (report and report.findings):
-        kind = "inconclusive" if crash.partition(":")[0].endswith("Inconclusive") else "broken"
-        return Run(kind, f"crashed: {crash}", report)
+        if crash.partition(":")[0].endswith("Inconclusive"):
+            return Run("inconclusive", f"crashed: {crash}", report, _MORE)
+        return Run("broken", f"crashed: {crash}", report)
     return Run("failed", f"exit code {code}{_because(last)}", report)
 
 

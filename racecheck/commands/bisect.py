@@ -14,6 +14,7 @@ from racecheck.bisect.start import bisect
 from racecheck.bisect.state import Record
 from racecheck.commands import inside
 from racecheck.commands.paths import typed_path
+from racecheck.words import few
 
 app = typer.Typer(
     name="bisect", help="Find what brought a race.", rich_markup_mode=None, no_args_is_help=False
@@ -126,7 +127,7 @@ def config(
     from racecheck.bisect.config import bisect_keys, markdown
 
     def on_trial(keys: frozenset[tuple[str, ...]], outcome: str) -> None:
-        names = ", ".join(sorted(".".join(key) for key in keys)) or "none"
+        names = few(sorted(".".join(key) for key in keys)) or "none"
         _say(f"bad values of {names}: {outcome}")
 
     print(markdown(bisect_keys(good, bad, fingerprint, on_trial), good, bad), end="")

@@ -67,7 +67,8 @@ def _buffer(finding: Finding) -> Line:
     where = "all of it" if finding.offset == (0, finding.limit) else f"bytes {lo} to {hi}"
     sure = "certain" if finding.certain else "may be the consequence of an earlier race"
     name = buffer(finding)
-    return Line("buffer", f"{name} {where}, {counted(finding.count, 'time')}, {sure}", name)
+    where = f", {where}" if name.endswith("bytes") else f" {where}"  # of memory without a name
+    return Line("buffer", f"{name}{where}, {counted(finding.count, 'time')}, {sure}", name)
 
 
 def _repair(finding: Finding) -> Line:

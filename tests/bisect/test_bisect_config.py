@@ -81,12 +81,41 @@ def test_the_keys_are_named(files: tuple[str, str], capsys: pytest.CaptureFixtur
         "- 5 keys differ",
         "`race/h2d-read-vs-host-write` on `rows`",
         f"- without them, `{files[1]}` lacks this race",
-        "- not followed: race/h2d-read-vs-host-write on pages",
+        "not followed (`--fingerprint F` follows one):\n\n- race/h2d-read-vs-host-write on pages",
         "| `run_ahead` | `1` | `2` |",
         "| `seed` | `1` | `3` |",
     ):
         assert part in out
     assert "bad values of none: no race" in err
+    assert out.index("| `seed` | `1` | `3` |") < out.index("- 5 keys differ") < out.index("not followed")
+    said = err.splitlines()
+    assert len(said) == len(set(said))  # no mixture is run twice
+    assert "bad values of lag, run_ahead, seed and 2 more: race/" in said[0]
+
+
+def test_a_single_key_that_differs(files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Both files are all that there is to run; the value is TOML, and one key is no `1 keys`."""
+    good = Path(files[0])
+    text = good.read_text().replace('lag = "latest"', 'lag = "eager"')
+    assert cli.main(["bisect", "config", str(good), str(write_scenario(good.parent, text, "bad.toml"))]) == 0
+    out, err = capsys.readouterr()
+    ran = ["bad values of lag: race/h2d-read-vs-host-write on pages", "bad values of none: no race"]
+    assert err.splitlines() == ran
+    assert out.splitlines()[2:5] == [
+        "| key | good | bad |",
+        "|---|---|---|",
+        '| `lag` | `"latest"` | `"eager"` |',
+    ]
+    assert "- 1 key differs between" in out
+    assert ", 2 trials\n" in out
+
+
+def test_tables_and_bars_in_a_cell() -> None:
+    """An expectation as it stands in a file; what would end a cell of a table does not."""
+    keys: dict[Key, tuple[Any, Any]] = {("runners", "main", "expect"): ({"2": "clean"}, {"1": "a|b"})}
+    opened = config.Opened(keys, make_finding("rows"), 3, 1)
+    report = config.markdown(opened, Path("good.toml"), Path("bad.toml"))
+    assert '| `runners.main.expect` | `{ 2 = "clean" }` | `{ 1 = "a\\|b" }` |' in report
 
 
 def test_another_race_has_other_keys(files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -136,13 +165,24 @@ def test_a_bad_file_that_cannot_run(
     assert "run() raised KeyError" in said
 
 
-def test_mistakes(files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes(files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Equal files, a bad one that is good, a race that both or neither have, a file that is none."""
     good, bad = files
+    rows, pages = (make_finding(buffer).fingerprint for buffer in ("rows", "pages"))
+    text = Path(good).read_text()
+    at_lag = text.replace('lag = "latest"', 'lag = "eager"')
+    texts = {"idle": text.replace("steps = 12", "steps = 11"), "lag": at_lag,
+             "longer": at_lag.replace("steps = 12", "steps = 11")}  # fmt: skip
+    idle, lag, longer = (str(write_scenario(tmp_path / name, each)) for name, each in texts.items())
     for arguments, said in (
         ((good, good), "differs from"),
-        ((bad, good), "shows no race"),
-        ((good, bad, "--fingerprint", "0"), "the race 0 of"),
+        ((bad, good), f"{good}: shows no race, and {bad} has one that it lacks; did you swap them?"),
+        ((bad, good, "--fingerprint", rows), f"lacks the race {rows}, and {bad} has it; did you swap them?"),
+        ((good, bad, "--fingerprint", "0"), f"{bad} has {rows}, {pages}; write one it has"),
+        ((idle, good), f"{good}: shows no race; name a scenario that does"),
+        ((lag, bad, "--fingerprint", pages), f"the race {pages} of {bad} is in it too; name"),
+        ((bad, lag), f"has no race that {bad} lacks, and {bad} has one that it lacks; did you swap them?"),
+        ((lag, longer), f"{lag}: every race of {longer} is in it too; name a scenario that lacks it"),
         ((good, "nope.toml"), "nope.toml:1: there is no such file"),
     ):
         assert cli.main(["bisect", "config", *arguments]) == 2

@@ -81,7 +81,10 @@ def test_good_that_is_bad(refused: Refused, history: History) -> None:
     assert "--good c2 is bad too: race/h2d-read-vs-host-write on rows" in refused(
         "--good", "c2", "--bad", "main"
     )
-    assert "--good c0 is bad too: exit code 1" in refused("--good", "c0", "--bad", "c2", command=["false"])
+    said = refused("--good", "c0", "--bad", "c2", command=["false"])
+    assert (
+        "--good c0 is bad too: exit code 1; it fails at both ends; mend it, or name an older commit" in said
+    )
 
 
 def test_ends_that_cannot_be_judged(refused: Refused) -> None:
@@ -95,6 +98,43 @@ def test_ends_that_cannot_be_judged(refused: Refused) -> None:
     script = "grep -q pages engine.py && exit 1; exit 125"
     assert "--good c0 cannot be judged: exit code 125" in refused(*ends, command=["sh", "-c", script])
     assert "--bad c3 cannot be judged: exit code 127: ./gone" in refused(*ends, command=["./gone"])
+
+
+@pytest.mark.parametrize(
+    ("options", "script", "remedy"),
+    [
+        (["--timeout", "0.1"], "while :; do :; done", "raise --timeout"),
+        (["--timeout", "0.1", "--setup", "while :; do :; done"], "exit 1", "raise --timeout"),
+        (["--setup", "exit 5"], "exit 1", "mend --setup, or name a commit at which it works"),
+        ([], "exit 7", "see why at that commit, or name another one"),
+        ([], "exit 125", "this exit code says that it cannot be judged: name another commit"),
+        ([], "exit 3", "run more steps, until a staged buffer is rewritten"),
+    ],
+)
+@pytest.mark.parametrize("end", ["--bad c3", "--good c0"])
+def test_the_remedy_fits_the_cause(
+    refused: Refused, end: str, options: list[str], script: str, remedy: str
+) -> None:
+    """No other commit ends a time limit that is too short; the same at either end."""
+    if end == "--good c0":  # where the bad end is bad all right
+        options = [option.replace("exit 5", "grep -q pages engine.py || exit 5") for option in options]
+        options = [option.replace("while", "grep -q pages engine.py || while") for option in options]
+        options = [
+            "2" if option == "0.1" else option for option in options
+        ]  # time for grep, whatever else runs
+        script = f"grep -q pages engine.py && exit 1; {script}"
+    said = refused("--good", "c0", "--bad", "c3", *options, command=["sh", "-c", script])
+    assert f"{end} cannot be judged: " in said
+    assert said.endswith(f"; {remedy}")
+
+
+def test_a_long_list_is_cut_short(refused: Refused, history: History) -> None:
+    """The bad end has twenty races: three are named, and how many more."""
+    text = "".join(f"unordered(buffer{number})\n" for number in range(20))
+    (history.folder / "engine.py").write_text(text)
+    git(history.folder, "commit", "-qam", "many")
+    said = refused("--good", "c0", "--bad", "main", "--fingerprint", "zzz")
+    assert said.endswith(" and 17 more; write one it has")
 
 
 def test_a_merge_base_that_is_bad(refused: Refused, history: History) -> None:

@@ -155,6 +155,17 @@ def test_a_wrong_choice_is_one_line(run: Run, file: Path, options: list[str], sa
     assert said in err
 
 
+def test_of_many_findings_a_few_are_named(run: Run, file: Path, report: dict[str, Any]) -> None:
+    """With how many more there are: the line can be read."""
+    count = len([one for one in report["findings"] if one["slots"] == 1])
+    assert count > 10
+    _, _, err = run("steps", file, "--finding", "zz")
+    known = report["findings"][0]["fingerprint"]
+    assert f"write one of {known}, " in err
+    assert err.endswith(f" and {count - 3} more, or a number from 1 to {count}\n")
+    assert len(err) < 200
+
+
 def test_a_row_without_findings_is_nothing_to_ask_about(run: Run, file: Path) -> None:
     """Exit code 3, as for a report of a clean run."""
     code, _, err = run("steps", file, "--row", "main-slots-2")
@@ -212,7 +223,8 @@ def test_a_finding_that_does_not_come_again(run: Run, made: Path, report: dict[s
     refused = Target(name="orpheus", model="orpheus", vocab=128, fault="indices-per-pool")
     code, _, err = run("steps", token_of(refused, shared))
     assert (code, len(err.splitlines())) == (3, 1)
-    assert "ends with LeaseError (" in err
+    assert "ends with LeaseError and no finding; errors are not bisected" in err
+    assert len(err) < 200
 
 
 def test_the_scenario_is_found_by_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

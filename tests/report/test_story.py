@@ -30,6 +30,18 @@ def test_the_line_to_search_for(changes: dict[str, Any], told: str) -> None:
     assert told in line
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("sampler.rows", "sampler.rows bytes 0 to 16,"),
+        ("pinned memory of 64 bytes", "memory of 64 bytes, bytes 0 to 16,"),
+    ],
+)
+def test_where_in_the_buffer(name: str, told: str) -> None:
+    """Memory without a name is called after its size: no `bytes bytes`."""
+    assert told in describe_finding(make_finding(name, slot=None), 120)
+
+
 def test_a_row_as_expected_has_no_line_to_search_for() -> None:
     """A race that must be there is nothing to be alarmed at in a log; a probe's is."""
     assert "SUMMARY" not in plain(Report([make_row("race", "race")]), 120)

@@ -28,7 +28,7 @@ def told_steps(answer: FirstStep) -> Iterator[str]:
     """Steps, accesses, schedules."""
     least = "the least a run can have" if answer.steps == 1 else "with one fewer it is not there"
     yield f"first: a run of {counted(answer.steps, 'step')} of {answer.of} has it; {least}"
-    yield from _sides(answer.finding)
+    yield from _sides(answer.finding, answer.steps)
     tried = answer.found_under
     lacking = [lag for lag, found in tried.items() if not found]
     if lacking:
@@ -46,14 +46,17 @@ def _between(names: list[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _sides(finding: Finding) -> Iterator[str]:
+def _sides(finding: Finding, steps: int) -> Iterator[str]:
     what = "call" if finding.kind == "hang" else "access"
     for name, side in (("first", finding.first), ("second", finding.second)):
-        yield f"  {name} {what}, {_step(side)}: {side.what} {side.place} ({side.chain})"
+        yield f"  {name} {what}, {_step(side, steps)}: {side.what} {side.place} ({side.chain})"
 
 
-def _step(side: Side) -> str:
-    return "of no known step" if side.mark.step is None else f"step {side.mark.step}"
+def _step(side: Side, steps: int) -> str:
+    """Steps are counted from 0: one beyond the run's last was begun, and not waited for."""
+    if side.mark.step is None:
+        return "of no known step"
+    return f"step {side.mark.step}{' (planned ahead)' if side.mark.step >= steps else ''}"
 
 
 def told_delays(answer: Needed) -> Iterator[str]:
@@ -66,8 +69,11 @@ def told_delays(answer: Needed) -> Iterator[str]:
         yield from _listed(order.late)
     yield from _command(order.command)
     if value is None:
-        ran = f"in all {answer.compared} runs that came to their end" if answer.compared else "nowhere"
-        yield f"by value: {'the bytes were right' if answer.compared else 'could be compared'} {ran}:"
+        ended = counted(answer.compared, "run that came to its end", "runs that came to their end")
+        if answer.compared:
+            yield f"by value: the bytes were right in all of {ended}:"
+        else:
+            yield "by value: not known: no run came to its end, so there were no bytes to compare:"
         yield f"  with nothing special, as given, with the host's threads in {len(TURNS)} random orders,"
         yield f"  and under {_between(list(NAMED))}"
         return
@@ -101,9 +107,7 @@ def told_slots(sweeps: Iterable[Sweep]) -> Iterator[str]:
         yield f"{sweep.runner}: {_enough(sweep)}"
         before: Tried | None = None
         for one in sweep.tried:
-            said = _said(one)
-            more = f"  (+{size(one.pinned - before.pinned)} pinned)" if before and one.pinned else ""
-            yield f"  {counted(one.slots, 'slot'):8} {said:21}{_cost(one)}{more}".rstrip()
+            yield f"  {counted(one.slots, 'slot'):8} {_said(one):21}{_cost(one, before)}"
             before = one
         yield from _command(sweep.command)
 
@@ -116,8 +120,15 @@ def _said(one: Tried) -> str:
     return "clean" if one.clean else "gone, other findings"
 
 
-def _cost(one: Tried) -> str:
-    return f"pinned {size(one.pinned)}, device {size(one.device)}" if one.pinned or one.device else ""
+def _cost(one: Tried, before: Tried | None) -> str:
+    """What all slots cost, and how much more that is than one slot less; else why that is not known."""
+    if one.pinned is None or one.device is None:
+        why = f"the run ended with {one.error}" if one.error else "the engine has no costs() that tell them"
+        return f"bytes not known: {why}"
+    cost = f"pinned {size(one.pinned)}, device {size(one.device)}"
+    if before is None or before.pinned is None:
+        return cost
+    return f"{cost}  (+{size(one.pinned - before.pinned)} pinned)"
 
 
 def _enough(sweep: Sweep) -> str:

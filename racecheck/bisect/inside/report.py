@@ -14,6 +14,7 @@ from racecheck.scenario import source
 from racecheck.scenario.load import load
 from racecheck.scenario.model import MOST_SLOTS, MOST_STEPS, Runner, check_lag
 from racecheck.scenario.plan import RowPlan, check, check_device
+from racecheck.words import few
 
 #: Bytes of a report; one with thousands of findings has a tenth.
 LARGEST = 256 << 20
@@ -122,8 +123,9 @@ def choose_row(path: Path, report: ToldReport, asked: str | None) -> ToldRow:
         rows = [row for number, row in enumerate(rows, 1) if asked in (str(number), *row.names)]
         if len(rows) != 1:
             wrong = "several rows are called so" if rows else "there is no such row"
-            known = ", ".join(row.names[bool(rows)] for row in report.rows)
-            raise UsageError(f"--row {asked}: {wrong}; write one of {known}")
+            known = few(row.names[bool(rows)] for row in rows or report.rows)
+            number = f"a number from 1 to {len(report.rows)}"
+            raise UsageError(f"--row {asked}: {wrong}; write one of {known}, or {number}")
     found = [row for row in rows if row.findings]
     if not found:
         where = path if asked is None else f"{path}, row {asked}"

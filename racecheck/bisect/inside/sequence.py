@@ -42,12 +42,14 @@ class SequenceSubject(Subject):
     def command(
         self, *, steps: int | None = None, late: Late | None = None, slots: RunnerSlots | None = None
     ) -> str | None:
-        """`racecheck replay`; a token says neither a lag's name nor the slots of a fault's own setting."""
+        """`racecheck replay`; a token does not say a lag's name."""
         late, target = late or self.late, self.target
-        if late.decisions is None or (slots and target.fault):
+        if late.decisions is None:
             return None
-        if slots:
-            target = replace(target, slots=tuple(self._slots(*slots).items()))
+        if slots:  # with slots of its own, run-ahead and walks are the target's, not the fault's setting's
+            walks = target.walks if target.slots or not target.fault else ()
+            told = tuple(self._slots(*slots).items())
+            target = replace(target, slots=told, run_ahead=target.ahead, walks=walks)
         sequence = replace(self.sequence, steps=steps or self.steps, delays=late.delays, lag=late.decisions)
         return f"racecheck replay {token_of(target, sequence)}"
 

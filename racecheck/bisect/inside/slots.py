@@ -17,15 +17,17 @@ class Tried:
     """A runner at one slot count: is the finding there, has the run any, and what all its slots cost.
 
     `tested`: the run came to its end, and the finding's buffer was rewritten; with as many slots as the run
-    has steps it never is. Bytes of pinned memory, and of device memory, over all resources.
+    has steps it never is. `error` is the exception that ended it. Bytes of pinned memory, and of device
+    memory, over all resources: None if the engine did not say, as of a run that did not come to its end.
     """
 
     slots: int
     found: bool
     clean: bool
     tested: bool
-    pinned: int
-    device: int
+    pinned: int | None
+    device: int | None
+    error: str | None
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,12 @@ def _try(followed: Followed, runner: str, count: int) -> Tried:
     buffer = seen.evidence.buffers.get(followed.finding.buffer.removesuffix(" (device)"))
     rewritten = seen.evidence.conclusive if buffer is None else buffer.rewrites > 0
     tested = found or (rewritten and seen.error is None)
-    return Tried(count, found, not seen.findings, tested, *_bytes(seen.costs))
+    error = None if seen.error is None else type(seen.error).__name__
+    pinned, device = _bytes(seen.costs)
+    return Tried(count, found, not seen.findings, tested, pinned, device, error)
 
 
-def _bytes(costs: Sequence[SlotCost]) -> tuple[int, int]:
+def _bytes(costs: Sequence[SlotCost]) -> tuple[int, int] | tuple[None, None]:
+    if not costs:
+        return None, None
     return sum(cost.pinned * cost.slots for cost in costs), sum(cost.device * cost.slots for cost in costs)

@@ -15,6 +15,7 @@ from racecheck.bisect.inside.subject import Seen, Subject
 from racecheck.errors import NothingFound, UsageError
 from racecheck.sequences.token import PREFIX, parse_token
 from racecheck.virtual.token import PREFIX as LAG_PREFIX
+from racecheck.words import few
 
 
 class _Told(Protocol):
@@ -77,9 +78,9 @@ def _seen(subject: Subject) -> Seen:
     if seen.error is not None and not seen.findings:
         if isinstance(seen.error, UsageError):
             raise seen.error
-        what = f"{type(seen.error).__name__} ({seen.error})"
         raise NothingFound(
-            f"{subject.title}: ends with {what} and no finding; name a run that has"
+            f"{subject.title}: ends with {type(seen.error).__name__} and no finding; "
+            "errors are not bisected: name a run with a race, a stale operand or a hang"
         ) from seen.error
     return seen
 
@@ -92,6 +93,7 @@ def _choose(told: Sequence[_AnyFinding], asked: str | None) -> _AnyFinding:
     chosen = [one for one in told if one.fingerprint.startswith(asked)]
     if len(chosen) != 1:
         wrong = "several findings begin so" if chosen else "there is no such finding"
-        known = ", ".join(one.fingerprint for one in told)
-        raise UsageError(f"--finding {asked}: {wrong}; write one of {known}")
+        known = few(dict.fromkeys(one.fingerprint for one in chosen or told))
+        number = f"a number from 1 to {len(told)}"
+        raise UsageError(f"--finding {asked}: {wrong}; write one of {known}, or {number}")
     return chosen[0]
