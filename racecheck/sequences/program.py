@@ -65,7 +65,8 @@ def report(outcome: Outcome, width: int = 110, most: int | None = None) -> str:
         parts.append(fill(more, width, subsequent_indent="  "))
     events = [f"{count} {event}" for event, count in sorted(outcome.events.items())]
     moves = [f"  {move}: {count}" for move, count in outcome.moves.items()]
-    tested = f"{outcome.rewrites} rewrites checked, {outcome.open_windows} with the window open"
+    checked = counted(outcome.rewrites, "rewrite")
+    tested = f"{checked} checked, {outcome.open_windows} with the window open"
     parts.append("\n".join([tested, ", ".join(events), *moves]))
     premises = describe_premises(outcome.premises, outcome.verdict, width).rstrip()
     parts += [premises] if premises else []
