@@ -45,7 +45,7 @@ def test_it_races_where_it_must(name: str, capsys: pytest.CaptureFixture[str]) -
     settings, fault, wrong = CASES[name]
     run = enacted(**settings)
     assert run.target.fault == fault
-    assert cli.main(["replay", run.token]) == 1
+    assert cli.main(["replay", "--all", run.token]) == 1
     out = capsys.readouterr().out
     raced = re.findall(r"^race/\S+ on (\S+)", out, re.MULTILINE)
     assert any(fnmatchcase(buffer, run.buffers) for buffer in raced), out
