@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 from histories import History, environment, git, stand_in
 
+#: The mode of a temporary folder.
+SHARED = 0o1777
 GIT = """#!/bin/sh
 echo x >> "$GIT_CALLS"
 if [ "$(wc -l < "$GIT_CALLS")" = "$STOP_AT" ]; then
@@ -52,6 +55,7 @@ def assert_clean(history: History) -> None:
     assert git(history.folder, "status", "--porcelain") == ""
     assert git(history.folder, "rev-parse", "HEAD") == history.commits[-1]
     assert list((history.folder.parent / "tmp").iterdir()) == []
+    assert stat.S_IMODE((history.folder.parent / "tmp").stat().st_mode) == SHARED
 
 
 def runs(history: History) -> int:
@@ -61,8 +65,9 @@ def runs(history: History) -> int:
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path) -> None:
-    """The folder in which worktrees are made."""
+    """The folder in which worktrees are made, which others use as well."""
     (tmp_path / "tmp").mkdir()
+    (tmp_path / "tmp").chmod(SHARED)
 
 
 @pytest.mark.parametrize("run", [1, 4])
