@@ -250,6 +250,22 @@ def test_paths_are_those_of_the_repository(tmp_path: Path, bisect: Bisect) -> No
         assert steps.startswith("2 commits could be the first bad one")
 
 
+@pytest.mark.parametrize("whole", [True, False], ids=["function", "module"])
+def test_code_moves_into_a_file_that_was_there(tmp_path: Path, bisect: Bisect, whole: bool) -> None:
+    """The move is not taken for the commit that brought the race."""
+    history = History(tmp_path / "repo")
+    head, indent = ("def serve():\n", "    ") if whole else ("", "")
+    for number in range(10):
+        serve = head + f"{indent}{'unordered' if number >= 2 else 'waits_for'}(rows)\n"
+        parts = [f"# {number}\nstart = {number}\n", "def helper():\n    pass\n"]
+        at = number >= 5  # in util.py
+        parts[at] = serve + parts[at] if at else parts[at] + serve
+        history.add(dict(zip(("engine.py", "util.py"), parts, strict=True)))
+    history.build()
+    code, report, _ = bisect(history.folder, history.commits[0], "main")
+    assert (code, report.splitlines()[0].split()[-1]) == (0, "2"), report
+
+
 def test_hunks_are_read_as_they_are(tmp_path: Path) -> None:
     """Whatever the configuration: no context, no colour, no line lost to a carriage return."""
     history = History(tmp_path / "repo")
