@@ -37,7 +37,7 @@ class Settings:
     setup: str | None
     paths: list[str]
     first_parent: bool
-    confirm: Annotated[int, Field(ge=1)]
+    confirm: Annotated[int, Field(ge=1, le=1000)]
     timeout: Annotated[float, Field(gt=0)]
     fingerprint: str | None
     output: str | None
@@ -81,8 +81,10 @@ class State:
         """Do its parts fit together: one thing to run, a race that is there, two ends that were judged?"""
         settings = self.settings
         ends = [record and record.verdict for record in map(self.record, (settings.bad, settings.good))]
+        texts = (self.worktree, self.scenario or "", settings.setup or "", *settings.command, *settings.paths)
         return (
-            (settings.scenario is None) == bool(settings.command) == (self.scenario is None)
+            not any("\0" in text for text in texts)  # nothing of that name can be opened or started
+            and (settings.scenario is None) == bool(settings.command) == (self.scenario is None)
             and (self.follow is None or 0 <= self.follow < len(self.findings))
             and (ends == ["bad", "good"] or not self.records)
         )

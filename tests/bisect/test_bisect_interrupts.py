@@ -144,7 +144,8 @@ EDITS = {
     "worktree": 5, "settings.typed": [], "findings": [{}], "settings.command": [], "settings.timeout": "x",
     "follow": 7, "records.0.verdict": "banana", "settings.bad": "main", "scenario": "x",
     "records.0.followed": {"kind": "race"}, "findings.0.accesses": [], "findings.0.kind": "banana",
-    "settings.confirm": 0, "settings.paths": "a", "steps": -1, "settings": None, "records.1.verdict": "skip",
+    "settings.confirm": 10**9, "settings.paths": "a", "steps": -1, "settings": None,
+    "settings.setup": "\0", "records.1.verdict": "skip",
 }  # fmt: skip
 
 
