@@ -34,6 +34,12 @@ _CONFIG = (
     "diff.submodule=short",
     "color.diff=false",
 )
+_ENVIRONMENT = {
+    "LC_ALL": "C",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_PAGER": "cat",
+    "GIT_OPTIONAL_LOCKS": "0",  # or a look at the user's checkout writes its index anew
+}
 _LOCAL = (
     "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_PREFIX",
     "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_CONFIG", "GIT_CONFIG_PARAMETERS",
@@ -57,7 +63,7 @@ class Git:
     def attempt(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run git with `arguments`; a failure is the caller's to judge."""
         settings = [part for setting in _CONFIG for part in ("-c", setting)]
-        env = clean_environment() | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_PAGER": "cat"}
+        env = clean_environment() | _ENVIRONMENT
         try:
             done = subprocess.run(
                 ["git", "-C", str(self.folder), *settings, *arguments],
@@ -146,6 +152,10 @@ class Repository:
                 f"{self.top}: {names[0]}{more} has changes that are in no commit, so no verdict covers them; "
                 "commit or stash them"
             )
+
+    def empty_tree(self) -> str:
+        """The name of no files at all, from which a root commit differs in all of its files."""
+        return self.git("hash-object", "-t", "tree", "--stdin")
 
     def is_ancestor(self, older: str, younger: str) -> bool:
         """Does the history of `younger` hold `older`?"""

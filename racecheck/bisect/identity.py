@@ -7,7 +7,9 @@ files move, functions get new names and lines are edited. Two findings are the s
 2. the buffer is: by name, or for memory without one by the place that allocated it; and
 3. neither access is provably another. A place is a file (followed through git's renames), a function and the
    text of the line, blanks aside. Where a part differs, it was moved, renamed or edited, unless both are
-   there at both commits: then they are two. For memory without a name two of the three must agree as well.
+   there at both commits: then they are two. What must be there is the function, in that file; and the line,
+   where it is the line that moved or nothing but the line differs. For memory without a name two of the
+   three must agree as well.
 
 Findings of one commit are assigned one to one, closest first, to those of the bad end: two races that differ
 in little are not taken for each other while both are there. Line numbers, steps and slots count for nothing.
@@ -81,15 +83,16 @@ class Form:
 
     def _two(self, other: Form, here: Place, there: Place) -> bool:
         """Are these two places (rule 3), because what differs is there at both commits?"""
-        snapshots = (self.snapshot, other.snapshot)
-        places = (here, there)
-        if here.file != there.file:
-            return all(snapshot.has_file(place) for snapshot in snapshots for place in places)
-        if here.function != there.function:
-            return all(snapshot.has_function(place) for snapshot in snapshots for place in places)
-        if here.text and there.text and here.text != there.text:
-            return all(snapshot.has_line(place) for snapshot in snapshots for place in places)
-        return False
+        same_function = (here.file, here.function) == (there.file, there.function)
+        texts = bool(here.text and there.text)
+        if same_function and (not texts or here.text == there.text):
+            return False
+        by_line = texts and (same_function or here.text == there.text)
+        return all(
+            snapshot.has_line(place) if by_line else snapshot.has_function(place)
+            for snapshot in (self.snapshot, other.snapshot)
+            for place in (here, there)
+        )
 
 
 def _agreement(one: Place, two: Place) -> int:

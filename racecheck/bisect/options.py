@@ -14,11 +14,14 @@ from racecheck.scenario.workload import read_arrivals
 
 #: How a message about the options begins.
 HERE = "racecheck bisect commits:"
+#: Runs that must be good, and seconds that one run (or the set-up) may take before the commit is skipped.
+CONFIRM = 1
+TIMEOUT = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """The options as typed. With `--resume` those that are given must be those of the interrupted run."""
+    """The options as typed, None where not given. With `--resume` what is given must be as it was."""
 
     good: str | None
     bad: str | None
@@ -26,9 +29,9 @@ class Asked:
     command: list[str]
     setup: str | None
     paths: list[str]
-    first_parent: bool
-    confirm: int
-    timeout: float
+    first_parent: bool | None
+    confirm: int | None
+    timeout: float | None
     fingerprint: str | None
     output: Path | None
     log: Path | None
@@ -52,7 +55,8 @@ def check_new(repository: Repository, asked: Asked) -> Settings:
     repository.require_committed(asked.scenario)
     if asked.scenario is not None:
         read_arrivals(load(asked.scenario))
-    if not repository.count(good, bad, first_parent=asked.first_parent, paths=asked.paths):
+    paths = relative(repository, asked.paths)
+    if not repository.count(good, bad, first_parent=bool(asked.first_parent), paths=paths):
         raise UsageError(
             f"{HERE} --paths {' '.join(asked.paths)}: no commit in the range touches it; name others"
         )
@@ -66,14 +70,31 @@ def check_new(repository: Repository, asked: Asked) -> Settings:
         scenario=_absolute(asked.scenario),
         command=asked.command,
         setup=asked.setup,
-        paths=asked.paths,
-        first_parent=asked.first_parent,
-        confirm=asked.confirm,
-        timeout=asked.timeout,
+        paths=paths,
+        first_parent=bool(asked.first_parent),
+        confirm=CONFIRM if asked.confirm is None else asked.confirm,
+        timeout=TIMEOUT if asked.timeout is None else asked.timeout,
         fingerprint=asked.fingerprint,
         output=_absolute(asked.output),
         log=_absolute(asked.log),
     )
+
+
+def relative(repository: Repository, paths: list[str]) -> list[str]:
+    """`paths` as they are in the repository; `UsageError` for an absolute one that leads out of it."""
+    return [_in_repository(repository, path) if os.path.isabs(path) else path for path in paths]
+
+
+def _in_repository(repository: Repository, path: str) -> str:
+    folder, name = os.path.split(os.path.normpath(path))
+    real = os.path.join(os.path.realpath(folder), name)  # the path itself may be a link that is tracked
+    if repository.top is not None:
+        top = os.path.realpath(repository.top)
+        for way in (real, os.path.realpath(path)):
+            if Path(way).is_relative_to(top):
+                return os.path.relpath(way, top)
+    where = "a bare repository has no folder" if repository.top is None else f"is not in {repository.top}"
+    raise UsageError(f"{HERE} --paths {path}: {where}; write it as it is in the repository")
 
 
 def _check_order(repository: Repository, asked: Asked, good: str, bad: str) -> None:
@@ -90,10 +111,12 @@ def _check_order(repository: Repository, asked: Asked, good: str, bad: str) -> N
         )
 
 
-def check_resumed(path: Path, left: State | None, asked: Asked) -> State:
+def check_resumed(repository: Repository, left: State | None, asked: Asked) -> State:
     """The interrupted bisection; `UsageError` if there is none, or another one was asked for."""
     if left is None:
-        raise UsageError(f"{path}: there is nothing to resume; write --good and --bad to begin")
+        raise UsageError(
+            f"{repository.git.folder}: there is nothing to resume; write --good and --bad to begin"
+        )
     was = left.settings
     given = {
         "--good": (asked.good, was.typed[0]),
@@ -101,13 +124,17 @@ def check_resumed(path: Path, left: State | None, asked: Asked) -> State:
         "--scenario": (_absolute(asked.scenario), was.scenario),
         "-- CMD": (asked.command or None, was.command),
         "--setup": (asked.setup, was.setup),
-        "--paths": (asked.paths or None, was.paths),
+        "--paths": (relative(repository, asked.paths) or None, was.paths),
+        "--first-parent": (asked.first_parent or None, was.first_parent),
+        "--confirm": (asked.confirm, was.confirm),
+        "--timeout": (asked.timeout, was.timeout),
         "--fingerprint": (asked.fingerprint, was.fingerprint),
     }
     for option, (now, then) in given.items():
         if now is not None and now != then:
+            had = "none" if then in (None, False, []) else then
             raise UsageError(
-                f"{HERE} {option} is not what the interrupted bisection had ({then}); leave it out, "
+                f"{HERE} {option} is not what the interrupted bisection had ({had}); leave it out, "
                 "or begin anew without --resume"
             )
     if asked.output is not None:

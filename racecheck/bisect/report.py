@@ -76,6 +76,11 @@ class _Report:
         )
         judged = f"{counted(len(records), 'verdict')} on {counted(count, 'commit')} and the good end"
         yield f"- {judged}, {counted(runs, 'run')}, {seconds:.0f} s"
+        for base in self._result.skipped_bases:
+            yield (
+                f"- {self._title(base)}, where the histories of both ends part, had to be skipped: it is not "
+                "sure that the race came after it"
+            )
 
     def _commit(self, commit: str) -> Iterator[str]:
         author, date, parents = self._git("show", "-s", "--format=%an <%ae>%n%aI%n%p", commit).split("\n")
@@ -135,7 +140,7 @@ class _Report:
                 text = f", `{waits[reason]}`" if reason in waits else ""
                 yield f"  - {counted(count, 'rewrite')} ordered by {reason}{text}"
         parents = self._git("show", "-s", "--format=%P", at.commit).split()
-        base = parents[0] if parents else before.commit if before else at.commit
+        base = parents[0] if parents else self._repository.empty_tree()
         changed = hunks(self._git, base, at.commit)
         named = at.followed and name_lines(
             changed, at.followed, self._snapshot(at.commit), waits.values(), other_waits.values()
@@ -195,5 +200,7 @@ def _diff(named: Named | None, changed: list[Hunk]) -> Iterator[str]:
             file = hunk.new_file
             yield from (f"--- {hunk.old_file}", f"+++ {hunk.new_file}")
         shown += len(lines)
-        yield from lines
+        yield from lines[:MOST_LINES]
+        if len(lines) > MOST_LINES:
+            yield f"# {len(lines) - MOST_LINES} more lines of this hunk"
     yield "```"

@@ -24,6 +24,7 @@ OnStep = Callable[[Record, int | None], None]
 _FIRST = re.compile(r"^# first bad commit: \[(\w+)\]", re.MULTILINE)
 _POSSIBLE = re.compile(r"^# possible first bad commit: \[(\w+)\]", re.MULTILINE)
 _LEFT = re.compile(r"roughly (\d+) steps?")
+_SKIPPED_BASE = re.compile(r"cannot be sure the first bad commit is between (\w+) and")
 _ONLY_SKIPPED = 2
 _MERGE_BASE_IS_BAD = 3
 _NOTHING_TO_TEST = 4
@@ -33,12 +34,14 @@ _NOTHING_TO_TEST = 4
 class Result:
     """`first` is the first bad commit; None if skipped commits hide it: it is one of `candidates` then.
 
-    `log` is what `git bisect replay` takes.
+    `log` is what `git bisect replay` takes. `skipped_bases` are merge bases of the ends that git warns of: as
+    they were skipped, the race may have been there, and have been removed on the way to the good end.
     """
 
     first: str | None
     candidates: list[str] = field(default_factory=list)
     log: str = ""
+    skipped_bases: list[str] = field(default_factory=list)
 
 
 class Session:
@@ -62,6 +65,7 @@ class Session:
         self._on_ends = on_ends
         self._on_step = on_step
         self._git = git
+        self._skipped_bases: list[str] = []
         # `git bisect log` prints this file, in a tenth of a second
         self._log = Path(git("rev-parse", "--path-format=absolute", "--git-path", "BISECT_LOG"))
 
@@ -112,6 +116,7 @@ class Session:
         if done.returncode not in (0, _ONLY_SKIPPED):
             lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
             raise UsageError(f"git bisect {arguments[0]}: {lines[-1]}; see what git says of the range")
+        self._skipped_bases += _SKIPPED_BASE.findall(done.stderr)
         left = _LEFT.search(done.stdout)
         return int(left[1]) if left else None
 
@@ -123,4 +128,5 @@ class Session:
         if first is None and not possible:
             return None
         log = log.replace("git bisect start '--no-checkout' ", "git bisect start ")  # replayed, it checks out
-        return Result(first[1] if first else None, list(dict.fromkeys(possible)), log)
+        bases = list(dict.fromkeys(self._skipped_bases))
+        return Result(first[1] if first else None, list(dict.fromkeys(possible)), log, bases)

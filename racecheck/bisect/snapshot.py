@@ -72,13 +72,9 @@ class Snapshot:
         text = lines[number - 1] if 0 < number <= len(lines) and not stretch else ""
         return Place(self._renamed.get(file, file), function, text)
 
-    def has_file(self, place: Place) -> bool:
-        """Is the file of `place` there at this commit?"""
-        return place.file in self._names_here
-
     def has_function(self, place: Place) -> bool:
-        """And has it this function?"""
-        return self.has_file(place) and bool(self._bodies(place))
+        """Is the file of `place` there at this commit, and has it this function?"""
+        return place.file in self._names_here and bool(self._bodies(place))
 
     def has_line(self, place: Place) -> bool:
         """And is this line in it?"""

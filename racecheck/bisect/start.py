@@ -42,7 +42,9 @@ def bisect(path: Path, asked: Asked, *, resume: bool, say: Say, on_step: OnStep)
         left = store.load() if resume else _leftover(store)
         if left is not None:
             Worktree(repository, Path(left.worktree)).remove()
-        state = check_resumed(path, left, asked) if resume else _new(repository, store, asked, left, say)
+        state = (
+            check_resumed(repository, left, asked) if resume else _new(repository, store, asked, left, say)
+        )
         state.worktree = str(choose_place(repository))
         store.save(state)
         result = _run(repository, store, state, interrupts, on_step, say)

@@ -15,8 +15,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
+from pydantic import Field, TypeAdapter, ValidationError
+
+from racecheck.bisect.stored import Finding, Name
 from racecheck.errors import UsageError
 
 FORMAT = "racecheck-bisect/1"
@@ -26,16 +29,16 @@ FORMAT = "racecheck-bisect/1"
 class Settings:
     """What was asked for. `good` and `bad` are full commit names, `typed` the revisions as typed."""
 
-    good: str
-    bad: str
-    typed: list[str]
+    good: Name
+    bad: Name
+    typed: Annotated[list[str], Field(min_length=2, max_length=2)]
     scenario: str | None
     command: list[str]
     setup: str | None
     paths: list[str]
     first_parent: bool
-    confirm: int
-    timeout: float
+    confirm: Annotated[int, Field(ge=1, le=1000)]
+    timeout: Annotated[float, Field(gt=0)]
     fingerprint: str | None
     output: str | None
     log: str | None
@@ -45,15 +48,15 @@ class Settings:
 class Record:
     """The verdict on one commit, and what it rests on; findings as in racecheck's JSON."""
 
-    commit: str
-    tree: str
+    commit: Name
+    tree: Name
     subject: str
-    verdict: str  # "good", "bad" or "skip"
+    verdict: Annotated[str, Field(pattern="^(good|bad|skip)$")]
     reason: str
     seconds: float
     runs: int
-    followed: dict[str, Any] | None = None
-    others: list[dict[str, Any]] = field(default_factory=list)
+    followed: Finding | None = None
+    others: list[Finding] = field(default_factory=list)
     ordered_by: dict[str, int] = field(default_factory=dict)  # the rewrites of the race's buffer
     waits: list[str] = field(default_factory=list)  # what ordered those of any buffer
 
@@ -65,14 +68,26 @@ class State:
     settings: Settings
     worktree: str
     scenario: str | None = None  # the copy
-    steps: int = 0
-    findings: list[dict[str, Any]] = field(default_factory=list)  # of the bad end, all of them
+    steps: Annotated[int, Field(ge=0)] = 0
+    findings: list[Finding] = field(default_factory=list)  # of the bad end, all of them
     follow: int | None = None
     records: list[Record] = field(default_factory=list)
 
     def record(self, commit: str) -> Record | None:
         """The verdict on `commit`, if there is one."""
         return next((record for record in self.records if record.commit == commit), None)
+
+    def consistent(self) -> bool:
+        """Do its parts fit together: one thing to run, a race that is there, two ends that were judged?"""
+        settings = self.settings
+        ends = [record and record.verdict for record in map(self.record, (settings.bad, settings.good))]
+        texts = (self.worktree, self.scenario or "", settings.setup or "", *settings.command, *settings.paths)
+        return (
+            not any("\0" in text for text in texts)  # nothing of that name can be opened or started
+            and (settings.scenario is None) == bool(settings.command) == (self.scenario is None)
+            and (self.follow is None or 0 <= self.follow < len(self.findings))
+            and (ends == ["bad", "good"] or not self.records)
+        )
 
 
 class Store:
@@ -107,16 +122,19 @@ class Store:
             content = json.loads(self._file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
-        except ValueError:
+        except OSError as error:
+            raise UsageError(f"{self._file}: cannot be read ({error.strerror}); check it") from None
+        except (ValueError, RecursionError):
             content = {}
         if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
             raise self._unknown()
         try:
-            content["settings"] = Settings(**content["settings"])
-            content["records"] = [Record(**record) for record in content["records"]]
-            return State(**content)
-        except (KeyError, TypeError):
+            state = TypeAdapter(State).validate_python(content)
+        except ValidationError:
             raise self._unknown() from None
+        if not state.consistent():
+            raise self._unknown()
+        return state
 
     def _unknown(self) -> UsageError:
         return UsageError(f"{self._file}: is no state of this racecheck; remove {self.folder}")

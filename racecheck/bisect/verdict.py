@@ -1,26 +1,22 @@
 """From a run to one of git's three words: good, bad, skip.
 
-A crash is not a race: exit code 1 of an uncaught Python exception other than an assertion counts as a commit
+A crash is not a race: exit code 1 of a Python that crashed, by anything but an assertion, counts as a commit
 that does not work, and so does every exit code but 0, 1, 3, 66 and 125.
 """
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from racecheck.bisect.child import Outcome
+from racecheck.bisect.crash import uncaught
 from racecheck.bisect.identity import Form, assign
 from racecheck.bisect.observe import Finding, Report
 from racecheck.bisect.snapshot import Snapshot
 
-_TRACEBACK = re.compile(r"^Traceback \(most recent call last\):$", re.MULTILINE)
-_EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*)(?::.*)?$", re.MULTILINE)
-#: Uncaught, these are a test's way to say that it failed.
-_FAILURES = ("AssertionError", "RaceFound")
 _MORE = "run more steps, until a staged buffer is rewritten"
 
 
@@ -61,15 +57,6 @@ def classify(outcome: Outcome, report: Report | None, *, scenario: bool) -> Run:
             return Run("inconclusive", f"crashed: {crash}", report, _MORE)
         return Run("broken", f"crashed: {crash}", report)
     return Run("failed", f"exit code {code}{_because(last)}", report)
-
-
-def uncaught(stderr: str) -> str | None:
-    """The exception that ended a Python process, if that was neither an assertion nor a race."""
-    headers = list(_TRACEBACK.finditer(stderr))
-    line = _EXCEPTION.search(stderr, headers[-1].end()) if headers else None
-    if line is None or line[1].rpartition(".")[2] in _FAILURES:
-        return None
-    return line[0]
 
 
 def _because(line: str) -> str:

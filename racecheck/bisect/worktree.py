@@ -10,17 +10,22 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shlex
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from racecheck.bisect.git import Git, Repository
+from racecheck.errors import GitError
 
-#: In a submodule: what the last run built or changed is gone there too.
-_CLEAN = "git checkout --quiet --force . && git clean -ffdxq"
+#: In a submodule: what the last run built or changed is gone there too, unless it is another repository's.
+_CLEAN = """\
+[ "$(pwd -P)" = "$toplevel/$sm_path" ] && case $(git rev-parse --absolute-git-dir)/ in
+"$PWD"/* | {admin}/modules/*) git checkout --quiet --force . && git clean -ffdxq ;;
+esac"""
+#: How the index shows a submodule.
+_GITLINK = "160000 "
 _PREFIX = "racecheck-bisect-"
 
 
@@ -45,12 +50,39 @@ class Worktree:
         self._repository.git("worktree", "add", "--detach", "--no-checkout", str(self.path), commit)
 
     def move(self, commit: str) -> None:
-        """Exactly the files of `commit`: what the last run built or changed is gone."""
-        self._mend()
+        """Exactly the files of `commit`: what the last run built or changed is gone.
+
+        Raises:
+            GitError: the commit cannot be checked out, or the worktree is beyond mending.
+        """
+        try:
+            self._mend()
+        except OSError as error:
+            raise GitError(
+                f"{error.filename}: cannot be mended ({error.strerror}); see what a run did"
+            ) from None
         self._git("checkout", "--quiet", "--force", "--detach", commit)
         self._git("clean", "-ffdxq")
         if (self.path / ".gitmodules").is_file():  # those that a set-up has populated
-            self._git.attempt("submodule", "--quiet", "foreach", "--recursive", _CLEAN)
+            self._empty_borrowed()
+            admin = shlex.quote(str(self._admin))
+            self._git.attempt("submodule", "--quiet", "foreach", "--recursive", _CLEAN.format(admin=admin))
+
+    def _empty_borrowed(self) -> None:
+        """Empty the submodules that are not this worktree's own.
+
+        One with the `.git` of the user's is the user's to git: to clean it would clean that.
+        """
+        entries = self._git.lines("ls-files", "--stage", "-z")
+        for name in (entry.partition("\t")[2] for entry in entries if entry.startswith(_GITLINK)):
+            folder = self.path / name
+            if os.path.realpath(folder) != str(folder) or not folder.is_dir():
+                continue  # by way of a link
+            done = Git(folder).attempt("rev-parse", "--absolute-git-dir")
+            own = (f"{folder}/", f"{self._admin}/modules/")
+            if done.returncode or not f"{done.stdout.strip()}/".startswith(own):
+                remove_tree(folder)
+                folder.mkdir()
 
     def _mend(self) -> None:
         """Undo what a run may have done to the worktree itself; a git that is killed leaves locks behind."""
@@ -58,10 +90,14 @@ class Worktree:
             self._admin = Path(self._git("rev-parse", "--absolute-git-dir"))
         for lock in ("index.lock", "HEAD.lock"):
             (self._admin / lock).unlink(missing_ok=True)
-        self.path.mkdir(exist_ok=True)
+        for folder in (self.path.parent, self.path):
+            if folder.is_symlink() or not folder.is_dir():
+                folder.unlink(missing_ok=True)
+                folder.mkdir(mode=stat.S_IRWXU)
+        # Made anew, never written to: in its place may be a link, or a hard link, to the user's.
         link = self.path / ".git"
-        if link.is_dir():
-            shutil.rmtree(link, onerror=_make_writable)
+        remove_tree(link)
+        link.unlink(missing_ok=True)
         link.write_bytes(b"gitdir: " + os.fsencode(self._admin) + b"\n")
 
     def remove(self) -> None:
@@ -70,7 +106,7 @@ class Worktree:
             return  # a state file that somebody wrote by hand
         repository = self._repository
         repository.git.attempt("worktree", "remove", "--force", "--force", str(self.path))
-        shutil.rmtree(self.path.parent, onerror=_make_writable)
+        remove_tree(self.path.parent)
         for admin in (repository.common / "worktrees").glob("*"):
             with contextlib.suppress(OSError):
                 if Path((admin / "gitdir").read_text().rstrip("\n")) == self.path / ".git":
@@ -79,9 +115,22 @@ class Worktree:
             (repository.common / "worktrees").rmdir()  # as git does when the last one goes
 
 
-def _make_writable(function: Callable[[str], Any], name: str, error: Any) -> None:
-    """Builds leave read-only folders: open them and try once more; what is gone already is fine."""
+def remove_tree(root: Path) -> None:
+    """Remove `root` as far as that can be done, read-only folders in it (builds leave some) included.
+
+    Nothing outside of it is touched: a link is removed, not followed, and a folder that is gone is fine.
+    """
+    if root.is_symlink():
+        root.unlink()
+        return
     with contextlib.suppress(OSError):
-        os.chmod(os.path.dirname(name), stat.S_IRWXU)
-        os.chmod(name, stat.S_IRWXU)
-        function(name)
+        shutil.rmtree(root)
+    if not root.is_dir():
+        return
+    with contextlib.suppress(OSError):
+        root.chmod(stat.S_IRWXU)
+        for folder, names, _ in os.walk(root):  # opened from above, or what is below cannot be listed
+            for inner in (Path(folder, name) for name in names):
+                if not inner.is_symlink():
+                    inner.chmod(stat.S_IRWXU)
+    shutil.rmtree(root, ignore_errors=True)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from racecheck.bisect.options import Asked
+from racecheck.bisect.options import CONFIRM, TIMEOUT, Asked
 from racecheck.bisect.start import bisect
 from racecheck.bisect.state import Record
 from racecheck.commands import inside
@@ -19,9 +19,6 @@ from racecheck.words import few
 app = typer.Typer(
     name="bisect", help="Find what brought a race.", rich_markup_mode=None, no_args_is_help=False
 )
-
-#: Seconds that one run (or the set-up) may take before the commit is skipped.
-TIMEOUT = 600.0
 
 
 @app.callback()
@@ -49,14 +46,23 @@ def commits(
         list[str] | None,
         typer.Option(metavar="SPEC", help="Only commits that touch this path; may be repeated."),
     ] = None,
-    first_parent: Annotated[bool, typer.Option("--first-parent", help="Take a merge as one change.")] = False,
+    first_parent: Annotated[
+        bool | None, typer.Option("--first-parent", help="Take a merge as one change.")
+    ] = None,
     confirm: Annotated[
-        int, typer.Option(min=1, max=1000, metavar="N", help="Runs that must be good; for a real GPU.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1, max=1000, metavar="N", help=f"Runs that must be good; for a real GPU. [default: {CONFIRM}]"
+        ),
+    ] = None,
     timeout: Annotated[
-        float,
-        typer.Option(min=0.1, metavar="SECONDS", help="Time limit of one run; then the commit is skipped."),
-    ] = TIMEOUT,
+        float | None,
+        typer.Option(
+            min=0.1,
+            metavar="SECONDS",
+            help=f"Time limit of one run; then the commit is skipped. [default: {TIMEOUT:.0f}]",
+        ),
+    ] = None,
     fingerprint: Annotated[
         str | None, typer.Option(metavar="F", help="Follow this race of the bad end, not its first new one.")
     ] = None,

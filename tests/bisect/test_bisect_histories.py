@@ -131,7 +131,10 @@ def test_everything_at_once(tmp_path: Path, bisect: Bisect, culprit: int) -> Non
     assert title.startswith(f"# First bad commit: {history.commits[culprit][:10]}")
     assert "\x1b" not in report + steps
     assert "\r" not in report
-    if culprit != 4:  # a root has no diff
+    if culprit == 4:  # a root: all of it is new
+        assert "@@ -0,0 +1,8 @@\n+# 4\n+def stage(p):\n" in report
+        assert "+    unordered(rows)\n" in report
+    else:
         assert "-    waits_for(rows)\n+    unordered(rows)\n" in report or culprit == 9
     if culprit == 7:
         assert report.count(" are good; together they are not, or it is not") == 1
@@ -244,10 +247,37 @@ def test_paths_are_those_of_the_repository(tmp_path: Path, bisect: Bisect) -> No
         text = "unordered(rows)\n" if number >= 4 else "wait()\n"
         history.add({"core/engine.py": f"# {number // 2}\n{text}", "docs/a": f"{number}\n"})
     history.build()
-    for folder, paths in ((history.folder, "core"), (history.folder / "docs", "core/engine.py")):
+    (tmp_path / "link").symlink_to(history.folder)
+    whole = [str(tmp_path / way / "core") for way in ("repo", "link", "repo/docs/..")]
+    for folder, paths in (
+        *((history.folder, path) for path in ("core", *whole)),
+        (history.folder / "docs", "core/engine.py"),
+    ):
         code, report, steps = bisect(folder, history.commits[0], "main", "--paths", paths)
         assert (code, report.splitlines()[0].split()[-1]) == (0, "4")
         assert steps.startswith("2 commits could be the first bad one")
+    linked = tmp_path / "bare.git"
+    git(tmp_path, "clone", "--quiet", "--bare", str(history.folder), str(linked))
+    for repo, path in ((history.folder, str(tmp_path)), (history.folder, "../x"), (linked, whole[0])):
+        code, report, steps = bisect(repo, history.commits[0], "main", "--paths", path)
+        assert (code, report, len(steps.splitlines())) == (2, "", 1)
+        assert path in steps
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["function", "module"])
+def test_code_moves_into_a_file_that_was_there(tmp_path: Path, bisect: Bisect, whole: bool) -> None:
+    """The move is not taken for the commit that brought the race."""
+    history = History(tmp_path / "repo")
+    head, indent = ("def serve():\n", "    ") if whole else ("", "")
+    for number in range(10):
+        serve = head + f"{indent}{'unordered' if number >= 2 else 'waits_for'}(rows)\n"
+        parts = [f"# {number}\nstart = {number}\n", "def helper():\n    pass\n"]
+        at = number >= 5  # in util.py
+        parts[at] = serve + parts[at] if at else parts[at] + serve
+        history.add(dict(zip(("engine.py", "util.py"), parts, strict=True)))
+    history.build()
+    code, report, _ = bisect(history.folder, history.commits[0], "main")
+    assert (code, report.splitlines()[0].split()[-1]) == (0, "2"), report
 
 
 def test_hunks_are_read_as_they_are(tmp_path: Path) -> None:
@@ -264,6 +294,42 @@ def test_hunks_are_read_as_they_are(tmp_path: Path) -> None:
         ("a", ["four"], ["FOUR"]),
         ("b", ["--- not a header"], ["+++ nor this"]),
     ]
+
+
+def test_a_long_hunk_is_cut(tmp_path: Path, bisect: Bisect) -> None:
+    """A root commit is one hunk for each file."""
+    history = History(tmp_path / "repo")
+    history.add({"other": "1\n"})
+    history.add({"engine.py": "unordered(rows)\n" + "pass\n" * 99}, parents=[])
+    history.add({"engine.py": "unordered(rows)\n" + "pass\n" * 99, "other": "1\n"}, parents=[0, 1])
+    history.build()
+    code, report, _ = bisect(history.folder, history.commits[0], "main")
+    assert (code, report.splitlines()[0].split()[-1]) == (0, "1")
+    assert "+unordered(rows)\n" in report
+    assert report.count("\n+pass") < 99
+    assert "more lines of this hunk" in report
+
+
+def test_a_merge_base_that_is_skipped(tmp_path: Path, bisect: Bisect) -> None:
+    """The answer is not sure, as git warns: so does the report."""
+    history = History(tmp_path / "repo")
+    for number, text in enumerate(("wait()", "import broken", "wait()", "wait()", "unordered(rows)")):
+        history.add({"engine.py": f"# {number}\n{text}\n"}, parents=None if number != 3 else [1])
+    history.build()
+    code, report, _ = bisect(history.folder, history.commits[2], "main")
+    assert (code, report.splitlines()[0].split()[-1]) == (0, "4")
+    assert f"- {history.commits[1][:10]} commit 1, where the histories of both ends part, had to be" in report
+    assert "had to be" not in bisect(history.folder, history.commits[0], "main")[1]
+
+
+def test_the_users_index_is_not_written(tmp_path: Path, bisect: Bisect) -> None:
+    """Not even the times of files in it, which a look at them brings up to date."""
+    history = everything(tmp_path / "repo", 5)
+    index = history.folder / ".git" / "index"
+    os.utime(history.folder / "windows.txt", (1, 1))  # no change, but git must look
+    before = index.read_bytes()
+    assert bisect(history.folder, history.commits[0], "main")[0] == 0
+    assert index.read_bytes() == before
 
 
 def test_a_commit_without_a_message_has_a_title(tmp_path: Path) -> None:

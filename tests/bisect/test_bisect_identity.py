@@ -23,10 +23,6 @@ class Sources:
     def __init__(self, files: Files) -> None:
         self.files = files
 
-    def has_file(self, place: Place) -> bool:
-        """As Snapshot.has_file."""
-        return place.file in self.files
-
     def has_function(self, place: Place) -> bool:
         """As Snapshot.has_function."""
         return place.function in self.files.get(place.file, {})
@@ -51,6 +47,9 @@ def form(write: tuple[str, str, str] = ("sampler.py", "stage", "p.fill_(n)"), **
 
 MOVED: Files = {"staging.py": BEFORE["sampler.py"], "kv.py": BEFORE["kv.py"]}
 RENAMED: Files = {**BEFORE, "sampler.py": {"stage_rows": LINES, "plan": ["p.zero_()"]}}
+TAKEN: Files = {"sampler.py": {"plan": ["p.zero_()"]}, "kv.py": {**BEFORE["kv.py"], "stage": LINES}}
+INLINED: Files = {**BEFORE, "sampler.py": {"stage": LINES[1:], "plan": ["p.zero_()", LINES[0]]}}
+SAME_NAME: Files = {"sampler.py": {"plan": []}, "kv.py": {"plan": [*BEFORE["kv.py"]["plan"], "p.zero_()"]}}
 EDITED: Files = {**BEFORE, "sampler.py": {"stage": ["p.fill_(n + 1)", LINES[1]], "plan": ["p.zero_()"]}}
 ADDED: Files = {**BEFORE, "sampler.py": {"stage": ["p[0] = n", *LINES], "plan": ["p.zero_()"]}}
 
@@ -60,13 +59,27 @@ ADDED: Files = {**BEFORE, "sampler.py": {"stage": ["p[0] = n", *LINES], "plan": 
     [
         form(),
         form(("staging.py", "stage", "p.fill_(n)"), files=MOVED),
+        form(("kv.py", "stage", "p.fill_(n)"), files=TAKEN),
+        form(("kv.py", "stage", "p.fill_(n + 1)"), files=TAKEN),
+        form(("sampler.py", "plan", "p.fill_(n)"), files=INLINED),
         form(("sampler.py", "stage_rows", "p.fill_(n)"), files=RENAMED),
         form(("sampler.py", "stage", "p.fill_(n + 1)"), files=EDITED),
         form(("sampler.py", "stage_rows", "p.fill_(n, m)"), files={"sampler.py": {"stage_rows": []}}),
         form(("sampler.py", "stage", "")),
         form(sides=(form().sides[1], form().sides[0])),
     ],
-    ids=["equal", "file", "function", "line", "function and line", "a stretch", "seen the other way round"],
+    ids=[
+        "equal",
+        "file",
+        "function to another file",
+        "and edited",
+        "line to another function",
+        "function",
+        "line",
+        "function and line",
+        "a stretch",
+        "seen the other way round",
+    ],
 )
 def test_the_same_race(other: Form) -> None:
     """What differs was moved, renamed or edited: it is not there at the other commit."""
@@ -89,6 +102,16 @@ def test_another_race(other: Form) -> None:
     """Rule or buffer differ, or a place that is there at both commits."""
     assert form(files=ADDED).likeness(other) == 0
     assert other.likeness(form(files=ADDED)) == 0
+
+
+def test_a_line_moves_into_a_function_of_that_name():
+    """Two files may have functions of one name, before and after: the line tells, or the functions do."""
+    before = form(("sampler.py", "plan", "p.zero_()"))
+    after = form(("kv.py", "plan", "p.zero_()"), files=SAME_NAME)
+    assert before.likeness(after) > 0
+    assert after.likeness(before) == before.likeness(after)
+    assert before.likeness(form(("kv.py", "plan", "p.fill_(n)"), files=SAME_NAME)) == 0
+    assert before.likeness(form(("kv.py", "plan", ""), files=SAME_NAME)) == 0
 
 
 def test_memory_without_a_name_is_known_by_where_it_was_made():
@@ -136,5 +159,5 @@ def test_text_and_names_come_from_the_commit(tmp_path: Path):
     assert before.has_line(replace(place, function="g", text="three()"))
     assert not before.has_function(replace(place, function="h"))
     assert before.has_line(Place("kernel.cu", "run", "launch();"))
-    assert not after.has_file(Place("kernel.cu", "run", ""))
+    assert not after.has_function(Place("kernel.cu", "run", ""))
     assert before.place({"file": "made.py", "line": 3, "function": "f"}) == Place("made.py", "f", "")

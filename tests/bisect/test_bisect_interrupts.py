@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,10 @@ from pathlib import Path
 import pytest
 from histories import History, environment, git, stand_in
 
+from racecheck import cli
+
+#: The mode of a temporary folder.
+SHARED = 0o1777
 GIT = """#!/bin/sh
 echo x >> "$GIT_CALLS"
 if [ "$(wc -l < "$GIT_CALLS")" = "$STOP_AT" ]; then
@@ -52,6 +58,7 @@ def assert_clean(history: History) -> None:
     assert git(history.folder, "status", "--porcelain") == ""
     assert git(history.folder, "rev-parse", "HEAD") == history.commits[-1]
     assert list((history.folder.parent / "tmp").iterdir()) == []
+    assert stat.S_IMODE((history.folder.parent / "tmp").stat().st_mode) == SHARED
 
 
 def runs(history: History) -> int:
@@ -61,8 +68,9 @@ def runs(history: History) -> int:
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path) -> None:
-    """The folder in which worktrees are made."""
+    """The folder in which worktrees are made, which others use as well."""
     (tmp_path / "tmp").mkdir()
+    (tmp_path / "tmp").chmod(SHARED)
 
 
 @pytest.mark.parametrize("run", [1, 4])
@@ -131,13 +139,52 @@ def test_beginning_anew_gives_up_the_old_one(history: History) -> None:
     assert_clean(history)
 
 
+#: Where in the state file, and what somebody wrote there.
+EDITS = {
+    "worktree": 5, "settings.typed": [], "findings": [{}], "settings.command": [], "settings.timeout": "x",
+    "follow": 7, "records.0.verdict": "banana", "settings.bad": "main", "scenario": "x",
+    "records.0.followed": {"kind": "race"}, "findings.0.accesses": [], "findings.0.kind": "banana",
+    "settings.confirm": 10**9, "settings.paths": "a", "steps": -1, "settings": None,
+    "settings.setup": "\0", "records.1.verdict": "skip",
+}  # fmt: skip
+
+
+def test_a_state_file_that_was_edited(history: History, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line whatever was written there; as it was, it is resumed."""
+    bisect(history, SIGNAL="SIGINT:3")
+    file = history.folder / ".git" / "racecheck-bisect" / "state.json"
+    saved = file.read_text()
+    for place, value in EDITS.items():
+        content = json.loads(saved)
+        *above, last = (int(part) if part.isdigit() else part for part in place.split("."))
+        inner = content
+        for part in above:
+            inner = inner[part]
+        assert inner[last] != value
+        inner[last] = value
+        file.write_text(json.dumps(content))
+        assert cli.main(["bisect", "commits", "--repo", str(history.folder), "--resume"]) == 2, place
+        err = capsys.readouterr().err
+        assert len(err.splitlines()) == 1
+        assert "is no state of this racecheck; remove " in err, place
+    file.write_text("[" * 100_000)
+    assert cli.main(["bisect", "commits", "--repo", str(history.folder), "--resume"]) == 2
+    file.write_text(saved)
+    assert bisect(history, "--resume").returncode == 0
+
+
 def test_resume_is_for_the_same_bisection(history: History) -> None:
     """Other options than those of the interrupted run are refused; nothing to resume is said."""
     bisect(history, SIGNAL="SIGINT:3")
     other = bisect(history, "--resume", "--good", history.commits[2])
     assert (other.returncode, len(other.stderr.splitlines())) == (2, 1)
     assert "--good is not what the interrupted bisection had" in other.stderr
-    assert bisect(history, "--resume").returncode == 0
+    options = {"--first-parent": ["--first-parent"], "--confirm": ["--confirm", "3"]}
+    for option, words in {**options, "--timeout": ["--timeout", "0.1"], "--paths": ["--paths", "a"]}.items():
+        other = bisect(history, "--resume", *words)
+        assert (other.returncode, len(other.stderr.splitlines())) == (2, 1)
+        assert f"{option} is not what the interrupted bisection had" in other.stderr
+    assert bisect(history, "--resume", "--timeout", "600", "--confirm", "1").returncode == 0
     nothing = bisect(history, "--resume")
     assert (nothing.returncode, len(nothing.stderr.splitlines())) == (2, 1)
     assert "there is nothing to resume" in nothing.stderr

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +13,9 @@ from samples import make_evidence, make_finding, make_row
 
 import racecheck
 from racecheck.bisect.child import Outcome
+from racecheck.bisect.crash import uncaught
 from racecheck.bisect.observe import Report, read
-from racecheck.bisect.verdict import classify, uncaught
+from racecheck.bisect.verdict import classify
 from racecheck.report import Expected
 from racecheck.report import Report as Rows
 from racecheck.report.json import render
@@ -60,6 +64,87 @@ def test_the_last_traceback_counts():
     assert uncaught(chained) is None
     assert uncaught(TRACEBACK + "a.b.Oops\n") == "a.b.Oops"
     assert uncaught("ImportError: no traceback\n") is None
+
+
+BROKEN = "def (:\n"
+CHAINED = "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise KeyError('two') from error\n"
+TWO = "raise ExceptionGroup('tasks', [{}, ExceptionGroup('more', [{}])])\n"
+CRASHES = {
+    "syntax": (BROKEN, "SyntaxError: "),
+    "indentation": ("if 1:\npass\n", "IndentationError: "),
+    "tabs": ("if 1:\n        a = 1\n\ta = 2\n", "TabError: "),
+    "encoding": ("a = '\udce9'\n", "SyntaxError: "),
+    "in an import": ("import broken_part\n", "SyntaxError: "),
+    "missing import": ("import nonesuch\n", "ModuleNotFoundError: "),
+    "chained": (CHAINED, "KeyError: 'two'"),
+    "group": (TWO.format("KeyError('one')", "ValueError('two')"), "KeyError: 'one'"),
+    "group with an assertion": (TWO.format("AssertionError('one\\n  more')", "OSError(2)"), "OSError: 2"),
+    "group of a chain": (
+        "caught = []\nfor _ in range(2):\n    try:\n        try:\n            assert 0, 'tokens'\n"
+        "        except AssertionError as error:\n            raise ImportError('late') from error\n"
+        "    except ImportError as error:\n        caught.append(error)\nraise ExceptionGroup('a', caught)\n",
+        "ImportError: late",
+    ),
+    "after another": (
+        "try:\n    assert 0\nexcept AssertionError:\n    raise ExceptionGroup('a', [KeyError('one')])\n",
+        "KeyError: 'one'",
+    ),
+}  # fmt: skip
+FAILURES = {
+    "assertion": "assert 0, 'tokens differ'\n",
+    "group of assertions": TWO.format("AssertionError('one\\n\\n  more')", "AssertionError('two')"),
+    "exit": "import sys\nsys.exit('SyntaxError: said, not raised')\n",
+    "words": "import sys\nsys.exit('check: No module named x is on the GPU')\n",
+}
+
+
+def python(folder: Path, *arguments: str, **env: str) -> Outcome:
+    """How Python ends, with nothing but `env` in its environment."""
+    done = subprocess.run(
+        [sys.executable, "-S", *arguments],
+        env=env, cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return Outcome(done.returncode, done.stdout, done.stderr, 0.0)
+
+
+@pytest.mark.parametrize(("source", "said"), CRASHES.values(), ids=CRASHES)
+@pytest.mark.parametrize("rank", ["", "[rank0]: ", "[default1]:[rank1]: "])
+def test_every_way_to_crash(tmp_path: Path, source: str, said: str, rank: str) -> None:
+    """Whatever Python itself writes of it, on any rank: exit code 1, and yet no race."""
+    (tmp_path / "main.py").write_bytes(source.encode("utf-8", "surrogateescape"))
+    (tmp_path / "broken_part.py").write_text(BROKEN)
+    outcome = python(tmp_path, "main.py")
+    stderr = "".join(f"{rank}{line}" for line in outcome.stderr.splitlines(keepends=True))
+    run = classify(replace(outcome, stderr=stderr), None, scenario=False)
+    assert (outcome.code, run.kind) == (1, "broken"), stderr
+    assert run.reason.startswith(f"crashed: {said}")
+
+
+@pytest.mark.parametrize("module", ["nonesuch", "nonesuch.check", "engine", "engine.check"])
+def test_a_module_that_is_not_there(tmp_path: Path, module: str) -> None:
+    """`python -m` of a commit that lacks it."""
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "engine" / "__init__.py").touch()
+    outcome = python(tmp_path, "-m", module)
+    run = classify(outcome, None, scenario=False)
+    assert (outcome.code, run.kind) == (1, "broken"), outcome.stderr
+
+
+def test_a_python_that_does_not_start(tmp_path: Path) -> None:
+    """Its library is not where it should be: what a set-up installed is gone."""
+    outcome = python(tmp_path, "-c", "1", PYTHONHOME=str(tmp_path))
+    run = classify(outcome, None, scenario=False)
+    assert (outcome.code, run.kind) == (1, "broken")
+    assert run.reason.startswith("crashed: Fatal Python error: ")
+
+
+@pytest.mark.parametrize("source", FAILURES.values(), ids=FAILURES)
+def test_what_is_no_crash(tmp_path: Path, source: str) -> None:
+    """Assertions, alone or in groups, and words that only look like a crash."""
+    (tmp_path / "main.py").write_text(source)
+    outcome = python(tmp_path, "main.py")
+    assert outcome.code == 1
+    assert classify(outcome, None, scenario=False).kind == "failed", outcome.stderr
 
 
 def test_a_scenario_report_tells_expected_races_from_others():
