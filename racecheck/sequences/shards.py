@@ -96,7 +96,10 @@ def run_on_workers(
     listener = Listener(progress)
     options = ["-n", str(workers), "-c", str(empty), "--rootdir", str(folder), "--confcutdir", str(folder)]
     options += ["-p", "racecheck.sequences.shards", "-p", "no:cacheprovider", "-p", "no:terminal"]
+    options += ["-p", "no:rerunfailures"]  # it would leave a thread behind in this process
     options += ["--fuzz-database", database]
     options += [] if until is None else ["--fuzz-until", repr(until)]
-    pytest.main([*options, str(folder / FILE)], plugins=[listener])
+    code = pytest.main([*options, str(folder / FILE)], plugins=[listener])
+    if code in (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR) and not listener.problems:
+        listener.problems.append(f"pytest could not run the shards on workers: exit code {int(code)}")
     return listener.problems

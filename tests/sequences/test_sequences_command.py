@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,7 @@ def test_a_finding_with_its_token_and_program(fuzz):
 
 def test_workers_come_to_the_same_and_a_campaign_goes_on(fuzz):
     """The files of all shards are the same; a shard that is missing is searched, the others are not."""
+    before = set(threading.enumerate())
 
     def shards(folder):
         return {path.name: path.read_text() for path in sorted(Path(folder).rglob("shard-*.json"))}
@@ -83,6 +85,8 @@ def test_workers_come_to_the_same_and_a_campaign_goes_on(fuzz):
     _, out, _ = fuzz("fuzz", "small.toml", "--examples", "26", "--folder", "here", "--database", "one")
     assert "2 of 2 shards (1 from before)" in out
     assert shards("here") == shards("there")
+    left = {thread.name for thread in threading.enumerate() if thread not in before}
+    assert not left  # a thread of a plugin would keep the virtual scheduler from knowing who can run
 
 
 def test_no_finding(fuzz):
