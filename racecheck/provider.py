@@ -52,6 +52,7 @@ def own_device(devices: int = 1) -> Iterator[None]:
 
     require(devices)
     worker = re.search(r"\d+$", os.environ.get("PYTEST_XDIST_WORKER", ""))
-    index = int(worker[0]) % torch.cuda.device_count() if worker and devices == 1 else None
+    count = torch.cuda.device_count()
+    index = int(worker[0]) % count if worker and devices == 1 and count > 1 else None
     with torch.cuda.device(index):  # None: whichever is current
         yield

@@ -98,9 +98,10 @@ def test_a_bug_is_raised_and_its_process_over():
 def test_an_engine_that_is_never_built_is_one_line(monkeypatch):
     """Its process is ended."""
     monkeypatch.setattr(gpu_process, "BUILD_PATIENCE", 0.05)
+    before = set(multiprocessing.active_children())
     with pytest.raises(UsageError, match="not built within"):
         serving(served.building)
-    assert not multiprocessing.active_children()
+    assert set(multiprocessing.active_children()) <= before
 
 
 @pytest.mark.parametrize(
