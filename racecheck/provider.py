@@ -6,7 +6,7 @@ import gc
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import racecheck
 from racecheck.trace import scope
@@ -53,6 +53,6 @@ def own_device(devices: int = 1) -> Iterator[None]:
     require(devices)
     worker = re.search(r"\d+$", os.environ.get("PYTEST_XDIST_WORKER", ""))
     count = torch.cuda.device_count()
-    index = int(worker[0]) % count if worker and devices == 1 and count > 1 else None
-    with torch.cuda.device(index):  # None: whichever is current
+    turn = int(worker[0]) % count if worker and devices == 1 and count > 1 else None
+    with nullcontext() if turn is None else torch.cuda.device(turn):
         yield
