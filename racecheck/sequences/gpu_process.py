@@ -12,7 +12,6 @@ import multiprocessing
 import queue
 import signal
 import threading
-from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -27,8 +26,6 @@ GOODBYE = 20
 #: Seconds that building an engine may take: kernels may be compiled.
 BUILD_PATIENCE = 600
 
-Serve = Callable[[Connection, Target], None]
-
 
 def engine_on(device: str, target: Target) -> Served:
     """The engine of `target` on `device`, "virtual" or "cuda"; close it."""
@@ -36,14 +33,14 @@ def engine_on(device: str, target: Target) -> Served:
 
 
 class GpuProcess:
-    """The client's end. `serve` runs in the process, until it is asked for nothing more or should not go on.
+    """The client's end.
 
     Raises:
         UsageError: there is no GPU, it cannot be watched, or the engine cannot be built.
     """
 
-    def __init__(self, target: Target, serve: Serve | None = None, patience: float = PATIENCE) -> None:
-        self._target, self._serve, self._patience = target, serve or _serve, patience
+    def __init__(self, target: Target) -> None:
+        self._target = target
         self.hoped_for: tuple[str, ...] = self._start()
 
     def run(self, sequence: StepSequence, explain: bool = False) -> Outcome:
@@ -61,9 +58,9 @@ class GpuProcess:
     def _run(self, job: tuple[StepSequence, bool]) -> Outcome:
         self._ask(job)
         try:
-            outcome, goes_on = self._answer(self._patience)
+            outcome, goes_on = self._answer(PATIENCE)
         except _Stuck:
-            return stuck(self._patience)
+            return stuck()
         if not goes_on:
             self._end()
         return outcome  # type: ignore[no-any-return]
@@ -76,7 +73,7 @@ class GpuProcess:
     def _start(self) -> Any:
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=self._serve, args=(theirs, self._target), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, self._target), daemon=True)
         self._process.start()
         theirs.close()
         try:

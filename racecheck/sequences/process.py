@@ -163,9 +163,9 @@ def died(status: int) -> Outcome:
     return Outcome(verdict="crash", signature=f"crash {how}", on=how, message=f"The process died of {how}.")
 
 
-def stuck(patience: float = PATIENCE) -> Outcome:
+def stuck() -> Outcome:
     """What a run comes to that does not end."""
-    message = f"The run had not ended after {patience:g} s."
+    message = f"The run had not ended after {PATIENCE} s."
     return Outcome(verdict="stuck", signature="stuck", message=message)
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import served
 import torch
+from free_gate import Free
 
 from racecheck.cli import main
 from racecheck.errors import UsageError
@@ -21,30 +22,19 @@ from racecheck.virtual import virtual_cuda
 STORY = StepSequence((Ask(8, new=3), Ask(8, arrival=1, new=3)), 8)
 
 
-class Free:
-    """A gate that holds nothing."""
+@pytest.fixture
+def serving(monkeypatch):
+    """The client of a process that does as `serve` does, waited for so many seconds."""
 
-    timed_out = False
+    def start(serve, patience=60):
+        monkeypatch.setattr(gpu_process, "_serve", serve or gpu_process._serve)
+        monkeypatch.setattr(gpu_process, "PATIENCE", patience)
+        return GpuProcess(Target(name="x", model="orpheus"))
 
-    def __init__(self, stream):
-        pass
-
-    def __enter__(self):
-        return self
-
-    def open(self):
-        """It is."""
-
-    def __exit__(self, *_):
-        pass
+    return start
 
 
-def serving(serve, **options):
-    """The client of a process that does as `serve` does."""
-    return GpuProcess(Target(name="x", model="orpheus"), serve, **options)
-
-
-def test_one_process_serves_until_it_says_that_it_cannot_go_on():
+def test_one_process_serves_until_it_says_that_it_cannot_go_on(serving):
     """A CUDA error stays in its process: the sequence behind it has another one."""
     engine = serving(served.well)
     try:
@@ -64,7 +54,7 @@ def test_one_process_serves_until_it_says_that_it_cannot_go_on():
         (served.stalling, 0.05, "stuck"),
     ],
 )
-def test_a_run_that_dies_or_never_ends_is_an_outcome(serve, patience, signature):
+def test_a_run_that_dies_or_never_ends_is_an_outcome(serving, serve, patience, signature):
     """In the middle of an answer, too; the next run has a new process."""
     engine = serving(serve, patience=patience)
     try:
@@ -73,7 +63,7 @@ def test_a_run_that_dies_or_never_ends_is_an_outcome(serve, patience, signature)
         engine.close()
 
 
-def test_a_process_that_went_away_between_two_runs_is_replaced():
+def test_a_process_that_went_away_between_two_runs_is_replaced(serving):
     """It said nothing."""
     engine = serving(served.ending)
     try:
@@ -84,7 +74,7 @@ def test_a_process_that_went_away_between_two_runs_is_replaced():
     assert first.message != second.message
 
 
-def test_a_bug_is_raised_and_its_process_over():
+def test_a_bug_is_raised_and_its_process_over(serving):
     """What it was is the caller's to tell."""
     engine = serving(served.raising)
     try:
@@ -95,7 +85,7 @@ def test_a_bug_is_raised_and_its_process_over():
         engine.close()
 
 
-def test_an_engine_that_is_never_built_is_one_line(monkeypatch):
+def test_an_engine_that_is_never_built_is_one_line(serving, monkeypatch):
     """Its process is ended."""
     monkeypatch.setattr(gpu_process, "BUILD_PATIENCE", 0.05)
     before = set(multiprocessing.active_children())
@@ -112,7 +102,7 @@ def test_an_engine_that_is_never_built_is_one_line(monkeypatch):
         (None, UsageError, "no CUDA GPU"),
     ],
 )
-def test_a_process_that_cannot_serve_says_why(serve, error, said):
+def test_a_process_that_cannot_serve_says_why(serving, serve, error, said):
     """The last one is the real one, on a machine without a GPU."""
     if serve is None and torch.cuda.is_available():
         pytest.skip("there is a GPU here")

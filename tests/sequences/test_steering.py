@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from free_gate import Free
+
 from racecheck.scenario.reference import build
 from racecheck.sequences import Ask, StepSequence, steering
 from racecheck.sequences.on_gpu import replay_here
@@ -11,24 +13,6 @@ from racecheck.virtual import virtual_cuda
 from racecheck.virtual.lag import RETIRE, SWITCH
 
 STORY = StepSequence((Ask(8, new=3), Ask(8, arrival=1, new=3)), 8, delays=(0, 2))
-
-
-class Free:
-    """A gate that holds nothing."""
-
-    timed_out = False
-
-    def __init__(self, stream):
-        pass
-
-    def __enter__(self):
-        return self
-
-    def open(self):
-        """It is."""
-
-    def __exit__(self, *_):
-        pass
 
 
 def test_a_delay_lets_so_much_work_retire(monkeypatch):
